@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
@@ -16,7 +16,15 @@ MIB = 1024 * 1024
 
 
 def _processes(value: object) -> object:
-    return value.strip().lower() if isinstance(value, str) else value
+    if isinstance(value, str) and value.strip().lower() == "auto":
+        return "auto"
+    try:
+        number = int(value) if isinstance(value, int | str) and not isinstance(value, bool) else 0
+    except ValueError:
+        number = 0
+    if not 1 <= number <= 256:
+        raise ValueError("must be a number from 1 to 256, or auto")
+    return number
 
 
 def _resource(kind: str) -> AfterValidator:
@@ -45,7 +53,7 @@ Contract = Annotated[SchemaContract, BeforeValidator(parse_contract)]
 Subscription = Annotated[str, _resource("subscriptions")]
 Topic = Annotated[str, _resource("topics")]
 LogLevel = Annotated[Literal["DEBUG", "INFO", "WARNING", "ERROR"], BeforeValidator(lambda v: str(v).strip().upper())]
-Processes = Annotated[Annotated[int, Field(ge=1, le=256)] | Literal["auto"], BeforeValidator(_processes)]
+Processes = Annotated[int | Literal["auto"], BeforeValidator(_processes)]
 
 
 class Settings(BaseSettings):
@@ -100,7 +108,7 @@ class Settings(BaseSettings):
     streams: int = Field(
         1, ge=1, le=64, description="Streaming pulls a process; one carries 10 MB/s of the service's limit a stream."
     )
-    processes: Processes = Field(
+    processes: Processes = Annotated[int | Literal["auto"], BeforeValidator(_processes)]
         1, description="Worker processes; `auto` is one per CPU, supervised, one drain for all."
     )
 
@@ -167,3 +175,7 @@ class Settings(BaseSettings):
     def outstanding_bytes(self) -> int:
         """Bytes that one process may hold, all its streams together."""
         return self.max_outstanding_bytes or BUNDLES_OUTSTANDING * self.max_bundle_bytes
+
+
+SECRETS = frozenset(name for name, field in Settings.model_fields.items() if SecretStr in get_args(field.annotation))
+"""Attributes whose value appears in no message."""

@@ -1,0 +1,215 @@
+"""Logging as Cloud Logging reads it: one JSON document a line on stdout, or sent by its own client.
+
+Fields given with `extra={...}` become fields of the document; passwords and tokens are taken out of every one."""
+
+from __future__ import annotations
+
+import logging
+import re
+import sys
+import traceback
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Any, TextIO
+from urllib.parse import quote
+
+import orjson
+
+# The client of Cloud Logging, and what it is made of, must not log into itself: each line would cause the next.
+SELF_LOGGING = ("google", "grpc", "urllib3", "requests")
+LABELS = "logging.googleapis.com/labels"
+SOURCE_LOCATION = "logging.googleapis.com/sourceLocation"
+HIDDEN = "***"
+
+_STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+_SEVERITIES = {"WARN": "WARNING", "FATAL": "CRITICAL", "NOTSET": "DEFAULT"}
+_SECRETS = (
+    # From the first colon of the user's part to the last @ of the word: a password may hold an @ itself.
+    (re.compile(r"(?i)\b([a-z][a-z0-9+.-]*://[^\s:/@?#]*:)\S*(?=@)"), rf"\1{HIDDEN}"),
+    (
+        re.compile(
+            r"(?i)((?:\b|_)(?:ssl)?password[\"']?\s*[=:]\s*)(?:'(?:\\.|[^'\\])*'|\"(?:\\.|[^\"\\])*\"|[^\s,;&})]+)"
+        ),
+        rf"\1{HIDDEN}",
+    ),
+    (re.compile(r"(?i)\b(bearer\s+)[A-Za-z0-9._~+/=-]{8,}"), rf"\1{HIDDEN}"),
+    (re.compile(r"\bya29\.[A-Za-z0-9._-]+"), HIDDEN),
+)
+
+
+class Redaction:
+    """Takes secrets out of texts: what looks like one, and the known ones wherever they stand."""
+
+    def __init__(self, secrets: Iterable[str] = ()) -> None:
+        # Shorter ones would take common words out of every line; the patterns see them where they stand.
+        known = {form for secret in secrets if len(secret) >= 6 for form in (secret, quote(secret, safe=""))}
+        self._known = re.compile("|".join(map(re.escape, sorted(known, key=len, reverse=True)))) if known else None
+
+    def text(self, text: str) -> str:
+        """The text with each secret replaced by `***`."""
+        if self._known is not None:
+            text = self._known.sub(HIDDEN, text)
+        for pattern, replacement in _SECRETS:
+            text = pattern.sub(replacement, text)
+        return text
+
+    def value(self, value: Any) -> Any:
+        """The same for the texts within lists and mappings; what JSON has no type for becomes text."""
+        if isinstance(value, str):
+            return self.text(value)
+        if value is None or isinstance(value, bool | int | float):
+            return value
+        if isinstance(value, Mapping):
+            return {self.text(str(key)): self.value(item) for key, item in value.items()}
+        if isinstance(value, list | tuple | set | frozenset):
+            return [self.value(item) for item in value]
+        return self.text(str(value))
+
+
+def _document(record: logging.LogRecord, redaction: Redaction) -> dict[str, Any]:
+    document: dict[str, Any] = {
+        key: redaction.value(value)
+        for key, value in vars(record).items()
+        if key not in _STANDARD and not key.startswith("_") and key != "labels"
+    }
+    document["logger"] = record.name
+    if record.exc_info and record.exc_info[0] is not None:
+        document["exception"] = redaction.text("".join(traceback.format_exception(*record.exc_info)).rstrip())
+    if record.stack_info:
+        document["stack"] = redaction.text(record.stack_info)
+    return document
+
+
+class JsonFormatter(logging.Formatter):
+    """One record as one line of Cloud Logging's structured format."""
+
+    def __init__(self, redaction: Redaction | None = None, labels: Mapping[str, str] | None = None) -> None:
+        super().__init__()
+        self._redaction = redaction or Redaction()
+        self._labels = dict(labels or {})
+
+    def format(self, record: logging.LogRecord) -> str:
+        document: dict[str, Any] = {
+            "severity": _SEVERITIES.get(record.levelname, record.levelname),
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="microseconds"),
+            "message": self._redaction.text(record.getMessage()),
+        }
+        labels = {**self._labels, **self._redaction.value(getattr(record, "labels", {}))}
+        if labels:
+            document[LABELS] = {key: str(value) for key, value in labels.items()}
+        if record.levelno >= logging.WARNING:
+            document[SOURCE_LOCATION] = {
+                "file": record.pathname,
+                "line": str(record.lineno),
+                "function": record.funcName or "",
+            }
+        for key, value in _document(record, self._redaction).items():
+            document.setdefault(key, value)
+        try:
+            return orjson.dumps(document, option=orjson.OPT_NON_STR_KEYS).decode()
+        except (TypeError, ValueError):  # a lone surrogate, or an integer beyond 64 bit
+            return orjson.dumps(_plain(document)).decode()
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {_plain(str(key)): _plain(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode()
+    if isinstance(value, int) and not isinstance(value, bool) and not -(2**63) <= value < 2**64:
+        return str(value)
+    return value
+
+
+class _OtherThanSelf(logging.Filter):
+    def filter(self, record: logging.LogRecord) -> bool:
+        return record.name.partition(".")[0] not in SELF_LOGGING
+
+
+class _CloudRecord(logging.Filter):
+    """Gives Cloud Logging's handler the document of a record in its own terms, redacted."""
+
+    def __init__(self, redaction: Redaction) -> None:
+        super().__init__()
+        self._redaction = redaction
+
+    def filter(self, record: logging.LogRecord) -> logging.LogRecord:
+        # A copy: other handlers of the same record must see it as it was.
+        copy = logging.makeLogRecord({key: value for key, value in vars(record).items() if key in _STANDARD})
+        copy.msg, copy.args = self._redaction.text(record.getMessage()), ()
+        fields = _document(record, self._redaction)
+        copy.exc_info = copy.exc_text = copy.stack_info = None
+        copy.json_fields = fields
+        if getattr(record, "labels", None):
+            copy.labels = {key: str(value) for key, value in self._redaction.value(record.labels).items()}
+        return copy
+
+
+def configure(
+    level: str = "INFO",
+    to: str = "stdout",
+    *,
+    stream: TextIO | None = None,
+    labels: Mapping[str, str] | None = None,
+    secrets: Iterable[str] = (),
+    cloud_client: Callable[[], Any] | None = None,
+) -> Callable[[], None]:
+    """Set up the root logger and return what flushes and closes it; call that before the interpreter ends.
+
+    `to` is `stdout` (or the `stream` given, for commands whose stdout is their result) or `cloud`. `cloud_client`
+    stands in for google-cloud-logging's client. Lines of the client's own libraries go to stderr in `cloud` mode."""
+    redaction = Redaction(secrets)
+    root = logging.getLogger()
+    previous, previous_level = root.handlers[:], root.level
+    handlers: list[logging.Handler] = []
+    if to == "cloud":
+        cloud = _cloud_handler(redaction, labels, cloud_client)
+        own = logging.StreamHandler(sys.stderr)
+        own.addFilter(lambda record: not _OtherThanSelf().filter(record))
+        own.setFormatter(JsonFormatter(redaction, labels))
+        handlers += [cloud, own]
+    else:
+        handler = logging.StreamHandler(stream or sys.stdout)
+        handler.setFormatter(JsonFormatter(redaction, labels))
+        handlers.append(handler)
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    quiet = [logging.getLogger(name) for name in SELF_LOGGING]
+    levels = [logger.level for logger in quiet]
+    for logger in quiet:
+        logger.setLevel(logging.WARNING)  # at DEBUG they print requests with their headers
+    logging.captureWarnings(True)
+
+    closed = False
+
+    def close() -> None:
+        nonlocal closed
+        if closed:
+            return
+        closed = True
+        # First out of the root logger, so that no line arrives at a handler that is closed.
+        root.handlers[:] = previous
+        root.setLevel(previous_level)
+        for logger, former in zip(quiet, levels, strict=True):
+            logger.setLevel(former)
+        logging.captureWarnings(False)
+        for handler in handlers:
+            handler.flush()
+            handler.close()
+
+    return close
+
+
+def _cloud_handler(
+    redaction: Redaction, labels: Mapping[str, str] | None, client: Callable[[], Any] | None
+) -> logging.Handler:
+    from google.cloud.logging_v2.handlers import CloudLoggingHandler
+
+    if client is None:
+        from google.cloud.logging_v2 import Client as client  # noqa: N813 - stands in for the argument
+    handler: logging.Handler = CloudLoggingHandler(client(), name="loader", labels=dict(labels or {}) or None)
+    # Ours run before the handler's own filter, which reads what they leave.
+    handler.filters[:0] = [_OtherThanSelf(), _CloudRecord(redaction)]
+    return handler
