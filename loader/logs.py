@@ -208,7 +208,9 @@ def _cloud_handler(
     from google.cloud.logging_v2.handlers import CloudLoggingHandler
 
     if client is None:
-        from google.cloud.logging_v2 import Client as client  # noqa: N813 - stands in for the argument
+        from google.cloud.logging_v2 import Client
+
+        client = Client
     handler: logging.Handler = CloudLoggingHandler(client(), name="loader", labels=dict(labels or {}) or None)
     # Ours run before the handler's own filter, which reads what they leave.
     handler.filters[:0] = [_OtherThanSelf(), _CloudRecord(redaction)]

@@ -86,8 +86,8 @@ class Database:
         if iam_auth:
             if not (info.params.get("user") or info.params.get("service") or os.environ.get("PGUSER")):
                 raise ConfigurationError(
-                    f"{info.name} names no user: an IAM login (LOADER_IAM_AUTH) needs the account's name in it, such as "
-                    "loader@my-project.iam"
+                    f"{info.name} names no user: an IAM login (LOADER_IAM_AUTH) needs the account's name in it, "
+                    "such as loader@my-project.iam"
                 )
             if "user" in self._params:
                 # Cloud SQL cuts the suffix off for Postgres and refuses the full address.

@@ -2,7 +2,7 @@
 
 libpq wants each special character of a URL's password written as %XX; passwords are generated and pasted. A URL that
 libpq would read as it stands keeps libpq's meaning; in any other, the password is what stands between the user's colon
-and the last @ that a host follows. No error names any part of a text that could not be read: it could be the password."""
+and the last @ that a host follows. No error names a part of a text that could not be read: it could be the password."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def _parse_url(rest: str, name: str) -> dict[str, str]:
         candidates.append((userinfo, rest[len(userinfo) + len(at) :]))
     candidates += [(rest[: match.start()], rest[match.end() :]) for match in reversed([*re.finditer("@", rest)])]
     unknown = None
-    for userinfo, location in candidates:
+    for userinfo, location in candidates:  # noqa: B007 - the one that the loop stops at is used below
         params = _parse_location(location)
         if params is None:
             continue
@@ -125,7 +125,7 @@ def _parse_url(rest: str, name: str) -> dict[str, str]:
 
 def _parse_location(location: str) -> dict[str, str] | None:
     """`hosts[/database][?parameters]` as libpq keywords; None if it is not that."""
-    path, question, query = location.partition("?")
+    path, _question, query = location.partition("?")
     hosts, _slash, database = path.partition("/")
     if not _HOSTS.fullmatch(hosts) or re.search(r"[@/#\s]", database) or _BAD_ESCAPE.search(database):
         return None

@@ -1,4 +1,4 @@
-"""Environment names of the reference worker (dataroche/pubsub-dlt-stream), so that its deployments move over as they are.
+"""Environment names of the reference worker (dataroche/pubsub-dlt-stream), so that its deployments move over.
 
 They are dlt configuration names: the credentials may be one URL or one name for each part."""
 

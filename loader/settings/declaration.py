@@ -108,7 +108,7 @@ class Settings(BaseSettings):
     streams: int = Field(
         1, ge=1, le=64, description="Streaming pulls a process; one carries 10 MB/s of the service's limit a stream."
     )
-    processes: Processes = Annotated[int | Literal["auto"], BeforeValidator(_processes)]
+    processes: Processes = Field(
         1, description="Worker processes; `auto` is one per CPU, supervised, one drain for all."
     )
 
