@@ -1,0 +1,193 @@
+"""From a message to its events: the whole step, with a short road for the common message."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from loader.message import cloudevent
+from loader.message.body import LARGEST_EXACT, kind_of, loads, parse_exactly
+from loader.message.identity import digest, message_identity, publisher_identity
+from loader.message.inflation import inflate
+from loader.message.limits import Limits, check_before_parsing, check_parsed
+from loader.message.message import Event, Message, Refused
+from loader.message.table import TableNamer
+from loader.message.text import Cleaned, clean
+
+# Attributes that change how a body is read. Names are lower case by convention; HTTP-minded publishers capitalise.
+_MEANINGFUL = frozenset(["content-encoding", "Content-Encoding", "content-type", "Content-Type", "ce-specversion"])
+
+
+@dataclass(frozen=True, slots=True)
+class DecodeRules:
+    """What decides how a message becomes events. Fields are named as the settings."""
+
+    default_table: str = "unknown"
+    table_prefix: str = ""
+    table_key: str = ""
+    table_attribute: str = ""
+    event_id_key: str = ""
+    event_id_attribute: str = ""
+    max_message_bytes: int = 10 * 1024 * 1024
+    max_array_elements: int = 10_000
+    max_keys: int = 5_000
+    emulator: bool = False
+    """Whether the subscription is an emulator's, whose message ids start again after a restart."""
+
+
+class Decoder:
+    """Decodes messages by one set of rules. For one thread (it counts what it cleaned)."""
+
+    def __init__(self, rules: DecodeRules) -> None:
+        self.rules = rules
+        self.cleaned = Cleaned()
+        """Texts changed so far because Postgres cannot hold them."""
+        self.namer = TableNamer(rules.default_table, rules.table_prefix)
+        self._limits = Limits.of(rules.max_array_elements, rules.max_keys)
+        self._harmless = min(self._limits.harmless, rules.max_message_bytes)
+        self._by_message_id = not (rules.emulator or rules.event_id_key or rules.event_id_attribute)
+
+    def decode(self, message: Message) -> list[Event]:
+        """The events of one message, in the order of its array; at least one.
+
+        Raises Refused, and nothing else, for a message that can never become events.
+        """
+        data = message.data
+        attributes = message.attributes
+        if attributes and not _MEANINGFUL.isdisjoint(attributes):
+            return self._decode_fully(message, False)
+        walk = len(data) > self._harmless and self._check(data)
+        record = loads(data, self.cleaned)
+        if type(record) is not dict:
+            return self._decode_fully(message, False)
+        if walk:
+            check_parsed(record, self._limits)
+        if self._by_message_id:
+            identity = message.message_id
+        else:
+            found = self._identity(message, record)
+            if found is None:
+                return self._decode_fully(message, True)
+            identity = found
+        return [Event(message, identity, digest(data), self._table(message, record), record)]
+
+    def decode_exactly(self, message: Message) -> list[Event]:
+        """As `decode`, at a higher cost, with every digit of integers beyond 64 bits.
+
+        For whoever meets a float of at least `body.LARGEST_EXACT` in a record: orjson makes floats of such integers.
+        Identities, digests and tables are those that `decode` gives; a float that is still there is one in the body.
+        """
+        return self._decode_fully(message, True)
+
+    def body(self, message: Message) -> bytes:
+        """The inflated body. Raises Refused as `decode` does."""
+        attributes = message.attributes
+        data = message.data
+        if attributes:
+            encoding = attributes.get("content-encoding") or attributes.get("Content-Encoding") or ""
+            if encoding.strip().lower() in ("gzip", "x-gzip"):
+                return inflate(data, self.rules.max_message_bytes) if data else data
+        if len(data) > self.rules.max_message_bytes:
+            raise self._too_large(data)
+        return data
+
+    def _check(self, data: bytes) -> bool:
+        if len(data) > self.rules.max_message_bytes:
+            raise self._too_large(data)
+        return check_before_parsing(data, self._limits)
+
+    def _too_large(self, data: bytes) -> Refused:
+        limit = self.rules.max_message_bytes
+        return Refused("body too large", f"the body has {len(data)} bytes; LOADER_MAX_MESSAGE_BYTES is {limit}")
+
+    def _table(self, message: Message, record: dict[str, Any]) -> str:
+        rules = self.rules
+        if rules.table_attribute:
+            value = message.attributes.get(rules.table_attribute)
+            if value is not None and value.strip():
+                return self.namer(value)
+        if rules.table_key:
+            return self.namer(record.get(rules.table_key))
+        return self.namer.default
+
+    def _identity(
+        self, message: Message, record: dict[str, Any], is_cloudevent: bool = False, exact: bool = False
+    ) -> str | None:
+        """The identity before `/<i>`, or None when the record must be parsed exactly first."""
+        rules = self.rules
+        if rules.event_id_attribute:
+            identity = publisher_identity(message.attributes.get(rules.event_id_attribute))
+            if identity is not None:
+                return identity
+        if rules.event_id_key:
+            value = record.get(rules.event_id_key)
+            if type(value) is float and not exact and abs(value) >= LARGEST_EXACT:
+                return None
+            identity = publisher_identity(value)
+            if identity is not None:
+                return identity
+        if is_cloudevent:
+            identity = publisher_identity(cloudevent.identity(record))
+            if identity is not None:
+                return identity
+        return message_identity(message.message_id, message.published, rules.emulator)
+
+    def _decode_fully(self, message: Message, exact: bool) -> list[Event]:
+        """The long road: gzip, CloudEvents, arrays, integers beyond 64 bits."""
+        body = self.body(message)
+        mode = cloudevent.mode(message.attributes)
+        if mode == "binary":
+            record = cloudevent.context(message.attributes)
+            if not cloudevent.has_json_data(message.attributes):
+                record.update(cloudevent.text_data(message.attributes, body))
+            elif body:
+                record["data"] = self._parse(body, exact)
+            clean(record, self.cleaned)  # attributes can hold U+0000 too
+            return self._events(message, body, record, True, exact)
+        if mode is not None:
+            cloudevent.check_format(message.attributes)
+        value = self._parse(body, exact)
+        if mode == "batch" and type(value) is not list:
+            raise Refused("bad CloudEvent", f"a batch of CloudEvents is an array; the body is {kind_of(value)}")
+        if mode == "structured":
+            if type(value) is not dict:
+                raise Refused("bad CloudEvent", f"a structured CloudEvent is an object; the body is {kind_of(value)}")
+            cloudevent.check_envelope(value, "the CloudEvent")
+        return self._events(message, body, value, mode is not None, exact)
+
+    def _parse(self, body: bytes, exact: bool) -> Any:
+        walk = len(body) > self._harmless and self._check(body)
+        value = parse_exactly(body, self.cleaned) if exact else loads(body, self.cleaned)
+        if walk:
+            check_parsed(value, self._limits)
+        return value
+
+    def _events(self, message: Message, body: bytes, value: Any, is_cloudevent: bool, exact: bool) -> list[Event]:
+        if type(value) is dict:
+            records = [value]
+        elif type(value) is list:
+            records = value
+            self._check_array(records, is_cloudevent)
+        else:
+            raise Refused("not an object", f"the body is {kind_of(value)}, not a JSON object")
+        of_body = digest(body)
+        events: list[Event] = []
+        for index, record in enumerate(records):
+            identity = self._identity(message, record, is_cloudevent, exact)
+            if identity is None:
+                return self._decode_fully(message, True)
+            if records is value:
+                identity = f"{identity}/{index}"
+            events.append(Event(message, identity, of_body, self._table(message, record), record))
+        return events
+
+    def _check_array(self, records: list[Any], is_cloudevent: bool) -> None:
+        if not records:
+            raise Refused("not an object", "the body is an empty array")
+        for index, record in enumerate(records):
+            if type(record) is not dict:
+                raise Refused(
+                    "not an object", f"the body is an array whose element {index} is {kind_of(record)}, not an object"
+                )
+            if is_cloudevent:
+                cloudevent.check_envelope(record, f"CloudEvent {index} of the batch")
