@@ -123,28 +123,20 @@ def _plain(value: Any) -> Any:
     return value
 
 
-class _OtherThanSelf(logging.Filter):
-    def filter(self, record: logging.LogRecord) -> bool:
-        return record.name.partition(".")[0] not in SELF_LOGGING
+def _of_the_client(record: logging.LogRecord) -> bool:
+    return record.name.partition(".")[0] in SELF_LOGGING
 
 
-class _CloudRecord(logging.Filter):
-    """Gives Cloud Logging's handler the document of a record in its own terms, redacted."""
-
-    def __init__(self, redaction: Redaction) -> None:
-        super().__init__()
-        self._redaction = redaction
-
-    def filter(self, record: logging.LogRecord) -> logging.LogRecord:
-        # A copy: other handlers of the same record must see it as it was.
-        copy = logging.makeLogRecord({key: value for key, value in vars(record).items() if key in _STANDARD})
-        copy.msg, copy.args = self._redaction.text(record.getMessage()), ()
-        fields = _document(record, self._redaction)
-        copy.exc_info = copy.exc_text = copy.stack_info = None
-        copy.json_fields = fields
-        if getattr(record, "labels", None):
-            copy.labels = {key: str(value) for key, value in self._redaction.value(record.labels).items()}
-        return copy
+def _cloud_record(record: logging.LogRecord, redaction: Redaction) -> logging.LogRecord:
+    """The record in the terms of Cloud Logging's handler, redacted; a copy, for others must see it as it was."""
+    copy = logging.makeLogRecord({key: value for key, value in vars(record).items() if key in _STANDARD})
+    copy.msg, copy.args = redaction.text(record.getMessage()), ()
+    copy.exc_info = copy.exc_text = copy.stack_info = None
+    vars(copy)["json_fields"] = _document(record, redaction)
+    labels = redaction.value(getattr(record, "labels", {}))
+    if labels:
+        vars(copy)["labels"] = {key: str(value) for key, value in labels.items()}
+    return copy
 
 
 def configure(
@@ -167,7 +159,7 @@ def configure(
     if to == "cloud":
         cloud = _cloud_handler(redaction, labels, cloud_client)
         own = logging.StreamHandler(sys.stderr)
-        own.addFilter(lambda record: not _OtherThanSelf().filter(record))
+        own.addFilter(_of_the_client)
         own.setFormatter(JsonFormatter(redaction, labels))
         handlers += [cloud, own]
     else:
@@ -207,11 +199,14 @@ def _cloud_handler(
 ) -> logging.Handler:
     from google.cloud.logging_v2.handlers import CloudLoggingHandler
 
+    class Handler(CloudLoggingHandler):
+        # A filter that returns another record would do from Python 3.12 on.
+        def handle(self, record: logging.LogRecord) -> bool:
+            return not _of_the_client(record) and bool(super().handle(_cloud_record(record, redaction)))
+
     if client is None:
         from google.cloud.logging_v2 import Client
 
         client = Client
-    handler: logging.Handler = CloudLoggingHandler(client(), name="loader", labels=dict(labels or {}) or None)
-    # Ours run before the handler's own filter, which reads what they leave.
-    handler.filters[:0] = [_OtherThanSelf(), _CloudRecord(redaction)]
+    handler: logging.Handler = Handler(client(), name="loader", labels=dict(labels or {}) or None)
     return handler

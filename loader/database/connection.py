@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 from psycopg import sql
+from psycopg.conninfo import make_conninfo
 
 from loader.database.conninfo import ConnectionInfo
 from loader.errors import ConfigurationError
@@ -111,7 +112,7 @@ class Database:
         params = {**self._params, "application_name": application_name, "client_encoding": "UTF8"}
         if self._token is not None:
             params["password"] = self._token()
-        connection = LoaderConnection.connect("", autocommit=True, prepare_threshold=None, **params)
+        connection = LoaderConnection.connect(make_conninfo("", **params), autocommit=True, prepare_threshold=None)
         try:
             _prepare_session(connection, lock_timeout_ms)
             connection.autocommit = autocommit
