@@ -170,7 +170,7 @@ class Store:
         if self.bytes() + size * copies > self.max_bytes:
             raise Refusal(
                 "RESOURCE_EXHAUSTED",
-                f"The in-memory server keeps at most {self.max_bytes} bytes (a message counts once for each that keeps it: "
+                f"The in-memory server keeps at most {self.max_bytes} bytes (a message counts for each that keeps it: "
                 "subscription, snapshot, topic). Ack messages, shorten a retention or start it with more --max-bytes.",
             )
 
