@@ -36,9 +36,9 @@ def loads(data: bytes, counts: Cleaned | None = None) -> Any:
         value = orjson.loads(data)
     except orjson.JSONDecodeError:
         return _parse_by_stdlib(data, counts)
-    # Most bodies hold no backslash, and looking for one byte takes a fifth of looking for six.
+    # Most bodies hold no backslash, and looking for one byte is several times faster than looking for six.
     if b"\\" in data and b"\\u0000" in data:
-        clean(value, counts)
+        value = clean(value, counts)
     return value
 
 
@@ -53,7 +53,9 @@ def _parse_by_stdlib(data: bytes, counts: Cleaned | None) -> Any:
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise Refused("not UTF-8", _name_bytes(data) or f"not UTF-8 at byte {error.start}") from None
+        if named := _name_bytes(data):
+            raise Refused("not JSON", named) from None
+        raise Refused("not UTF-8", f"not UTF-8 at byte {error.start}") from None
     if is_too_deep(data):
         raise too_deep()
     try:
@@ -113,7 +115,10 @@ def _name_bytes(data: bytes) -> str | None:
         return "looks like Zstandard, which is not supported"
     if data[:4] in (b"\xff\xfe\0\0", b"\0\0\xfe\xff"):
         return "looks like UTF-32; JSON in a message is UTF-8"
-    if data[:2] in (b"\xff\xfe", b"\xfe\xff") or (len(data) > 3 and (data[1:4:2] == b"\0\0" or data[0:3:2] == b"\0\0")):
+    if data[:2] in (b"\xff\xfe", b"\xfe\xff") or (
+        len(data) > 3
+        and ((data[1:4:2] == b"\0\0" and data[0] and data[2]) or (data[0:3:2] == b"\0\0" and data[1] and data[3]))
+    ):
         return "looks like UTF-16; JSON in a message is UTF-8"
     if len(data) > 5 and data[0] == 0:
         schema = int.from_bytes(data[1:5], "big")

@@ -22,7 +22,8 @@ def digest(body: bytes) -> int:
     BLAKE2b and not a faster checksum: an event whose identity and digest are both known is dropped as a
     duplicate, so nobody may be able to make a body that has the digest of another. Stable for ever.
     """
-    return _signed64(blake2b(body, digest_size=8).digest())[0]
+    number: int = _signed64(blake2b(body, digest_size=8).digest())[0]
+    return number
 
 
 def dlt_id(identity: str) -> str:
@@ -57,20 +58,18 @@ def publisher_identity(value: Any) -> str | None:
     512 bytes, and text with U+0000 or a lone surrogate, which Postgres cannot hold: shortened or cleaned, two
     identities could become one, and an event would be taken for a duplicate of another.
     """
-    kind = type(value)
-    if kind is int:
-        # 512 bytes are at most 1,700 bits: a longer integer is absent, and is never spelled out to learn that.
-        if value.bit_length() > 1700:
-            return None
-        value = str(value)
-    elif kind is not str:
+    if type(value) is str:
+        text = value
+    elif type(value) is int and value.bit_length() < 4 * MAX_IDENTITY_BYTES:  # a longer one is never spelled out
+        text = str(value)
+    else:
         return None
-    if not value or len(value) > MAX_IDENTITY_BYTES or "\0" in value:
+    if not text or len(text) > MAX_IDENTITY_BYTES or "\0" in text:
         return None
-    if not value.isascii():
+    if not text.isascii():
         try:
-            if len(value.encode()) > MAX_IDENTITY_BYTES:
+            if len(text.encode()) > MAX_IDENTITY_BYTES:
                 return None
         except UnicodeEncodeError:
             return None
-    return value
+    return text

@@ -18,16 +18,20 @@ _STRING_OR_BRACKETS = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|[\[\]{
 
 
 class Limits(NamedTuple):
-    """The limits that a setting can change; `harmless` is the size below which no body can exceed any of them."""
+    """The limits that a setting can change, and the sizes up to which a body cannot exceed them."""
 
     max_array_elements: int
     max_keys: int
+    narrow: int
+    """Up to this many bytes no body holds too many keys or elements, though it may be too deep."""
     harmless: int
+    """Up to this many bytes no body exceeds any limit."""
 
     @classmethod
     def of(cls, max_array_elements: int, max_keys: int) -> Limits:
         # An array element takes two bytes at least (`0,`), a key four (`"":0`), a level of depth two.
-        return cls(max_array_elements, max_keys, min(2 * max_array_elements, 4 * max_keys, 2 * MAX_DEPTH))
+        narrow = min(2 * max_array_elements, 4 * max_keys)
+        return cls(max_array_elements, max_keys, narrow, min(narrow, 2 * MAX_DEPTH))
 
 
 def check_before_parsing(data: bytes, limits: Limits) -> bool:
@@ -37,6 +41,11 @@ def check_before_parsing(data: bytes, limits: Limits) -> bool:
     by that count have their separators outside strings counted, which stops at the limit: three million `{}` never
     become objects.
     """
+    if len(data) <= limits.narrow:
+        # Finding a byte is several times cheaper than counting it, and most records are flat.
+        if data.find(b"{", 1) < 0 and data.find(b"[") < 0:
+            return False
+        return data.count(b"[") + data.count(b"{") > MAX_DEPTH
     commas = data.count(b",")
     colons = data.count(b":")
     if commas < limits.max_array_elements and colons <= limits.max_keys:
