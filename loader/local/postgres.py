@@ -21,6 +21,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Protocol
 
+import psycopg
+import psycopg.conninfo
+
 from loader.errors import LoaderError
 from loader.local.account import reachable_folder, reachable_programs, unprivileged
 from loader.local.installation import Installation, find_installation
@@ -37,6 +40,9 @@ class Postgres(Protocol):
     version: str
     origin: str
     """Which one it is, for people."""
+
+    def database_url(self, database: str) -> str:
+        """Conninfo of another database on the server."""
 
     def start(self) -> Postgres:
         """Starts it if it is not running and waits until it takes connections."""
@@ -258,3 +264,33 @@ def free_port() -> int:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
         return port
+
+
+class ExistingPostgres:
+    """A server that somebody else runs: it can be used, but not started, stopped or killed."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        with psycopg.connect(url, connect_timeout=10) as connection:
+            number = connection.info.server_version
+        self.version = f"{number // 10_000}.{number % 10_000}"
+        self.origin = f"PostgreSQL {self.version} at the URL given"
+
+    def database_url(self, database: str) -> str:
+        """Conninfo of another database on the server."""
+        return psycopg.conninfo.make_conninfo(self.url, dbname=database)
+
+    def start(self) -> ExistingPostgres:
+        """Nothing to do."""
+        return self
+
+    def stop(self) -> None:
+        """Nothing to do: it is not ours."""
+
+    def kill(self) -> None:
+        """Raises LoaderError: it is not ours."""
+        raise LoaderError("A Postgres server that was given by its URL is not ours to end.")
+
+    def restart(self) -> None:
+        """Raises LoaderError: it is not ours."""
+        self.kill()
