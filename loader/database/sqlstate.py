@@ -1,0 +1,55 @@
+"""What an error of the database says about a bundle: a bad message, a changed table, a duplicate, or an outage.
+
+Decided by SQLSTATE (https://www.postgresql.org/docs/current/errcodes-appendix.html), never by the text of an error.
+"""
+
+from __future__ import annotations
+
+import enum
+
+import psycopg
+
+
+class Verdict(enum.Enum):
+    """What to do about an error; only ISOLATE may ever blame a message."""
+
+    RETRY = "retry"
+    """The database or the way to it is at fault: back off, keep the leases, try again for ever."""
+    RELEARN = "relearn"
+    """Somebody changed tables under us: read them again, learn, try again; the second time it is RETRY."""
+    ISOLATE = "isolate"
+    """A value or a row is refused: find whose."""
+    UNIQUE = "unique"
+    """A unique index refuses a row: a duplicate if the index is ours, else ISOLATE."""
+    HALVE = "halve"
+    """The bundle takes too long (statement_timeout): load it in halves."""
+    AGAIN = "again"
+    """Deadlock or serialization failure: try again at once."""
+
+
+_RELEARN = frozenset({"42P01", "42703", "42804", "3F000"})
+_AGAIN = frozenset({"40P01", "40001"})
+
+
+def verdict(error: psycopg.Error | UnicodeEncodeError) -> Verdict:
+    """The verdict on an error that psycopg raised while a bundle was written."""
+    if isinstance(error, UnicodeEncodeError):
+        return Verdict.ISOLATE  # raised by the client for a lone surrogate
+    state = error.sqlstate
+    if state is None:
+        # The client's own refusal of a value (U+0000) has no SQLSTATE; neither has a broken connection.
+        client_side = isinstance(error, psycopg.DataError)
+        return Verdict.ISOLATE if client_side else Verdict.RETRY
+    if state == "23505":
+        return Verdict.UNIQUE
+    if state == "22P04":
+        return Verdict.RETRY  # bad COPY framing is our own bug, never a message's fault
+    if state[:2] in ("22", "23") or state in ("54000", "P0001"):
+        return Verdict.ISOLATE
+    if state in _RELEARN:
+        return Verdict.RELEARN
+    if state in _AGAIN:
+        return Verdict.AGAIN
+    if state == "57014":
+        return Verdict.HALVE
+    return Verdict.RETRY
