@@ -174,9 +174,10 @@ SELECT current_setting('server_encoding') AS encoding, current_user AS "user", c
 # A root table of dlt has _dlt_load_id; its child tables have _dlt_parent_id instead.
 _TABLES = """
 WITH tables AS (
-    SELECT c.oid, c.relname, c.relowner,
-        array(SELECT a.attname::text FROM pg_attribute a
-              WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped AND a.attname IN ('_dlt_id', '_dlt_load_id', '_event_id')) AS marks
+    SELECT c.oid, c.relname, c.relowner, array(
+        SELECT a.attname::text FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+            AND a.attname IN ('_dlt_id', '_dlt_load_id', '_event_id')
+    ) AS marks
     FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
     WHERE n.nspname = %s AND c.relkind IN ('r', 'p')
 )

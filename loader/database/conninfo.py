@@ -114,10 +114,11 @@ def _parse_url(rest: str, name: str) -> dict[str, str]:
             "special characters of the password as %XX"
         )
     user, colon, password = userinfo.partition(":")
+    # A parameter of the same name wins, as in libpq.
     if user:
-        params["user"] = _decode(user)
+        params.setdefault("user", _decode(user))
     if colon and password:
-        params["password"] = _decode(password)
+        params.setdefault("password", _decode(password))
     if any("\0" in value for value in params.values()):
         raise ConfigurationError(f"{name} holds a NUL character (%00)")
     return params
