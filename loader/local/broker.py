@@ -69,9 +69,9 @@ class Broker:
         if subscription.counts:
             self.wake(self.store.forward_exhausted(subscription))
         leases = subscription.take(consumer, limit, MAX_DELIVERY_BYTES, now)
-        for lease in leases[: self.faults.take_duplicates(len(leases))]:
-            leases.append(subscription.duplicate(lease, now))
-        return leases
+        # A copy: the list that `take` returns is the batch's own.
+        copies = [subscription.duplicate(lease, now) for lease in leases[: self.faults.take_duplicates(len(leases))]]
+        return leases + copies
 
     def seconds_to_wait(self, subscription: Subscription) -> float | None:
         """Until a lease of the subscription ends; None when nothing will happen by itself."""

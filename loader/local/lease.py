@@ -40,15 +40,18 @@ class Consumer:
 
 
 class Batch:
-    """Leases that end at the same moment. Lets go of them once none is held, so that acked messages free memory."""
+    """Leases of one consumer that end at the same moment.
 
-    __slots__ = ("deadline", "leases", "live", "number")
+    Lets go of them once none is held, so that acked messages free their memory before the deadline."""
 
-    def __init__(self, deadline: int, number: int, leases: list[Lease]) -> None:
+    __slots__ = ("consumer", "deadline", "leases", "live", "number")
+
+    def __init__(self, deadline: int, number: int, consumer: Consumer) -> None:
         self.deadline = deadline
         self.number = number
-        self.live = len(leases)
-        self.leases: list[Lease] = leases
+        self.consumer = consumer
+        self.live = 0
+        self.leases: list[Lease] = []
 
     def __lt__(self, other: Batch) -> bool:
         return (self.deadline, self.number) < (other.deadline, other.number)
@@ -63,15 +66,11 @@ class Batch:
 class Lease:
     """One delivery of one message to one consumer."""
 
-    __slots__ = ("ack_id", "acked", "attempt", "batch", "consumer", "deliveries", "message")
+    __slots__ = ("ack_id", "batch", "deliveries", "message")
 
-    def __init__(self, message: Stored, ack_id: str, attempt: int, deliveries: int, consumer: Consumer) -> None:
+    def __init__(self, message: Stored, ack_id: str, deliveries: int, batch: Batch) -> None:
         self.message = message
         self.ack_id = ack_id
-        self.attempt = attempt
-        """What the subscriber is told: 0 when the subscription does not count."""
+        """16 hexadecimal digits (protocol.encode_received relies on the length)."""
         self.deliveries = deliveries
-        self.consumer = consumer
-        self.batch: Batch
-        self.acked = False
-        """Acked after it had expired but before it was delivered again: then it never is."""
+        self.batch = batch

@@ -67,8 +67,7 @@ SUBSCRIBER_METHODS: dict[str, tuple[Any, Any]] = {
 """Unary methods of the subscriber service: request and response class. StreamingPull is the one stream."""
 
 
-def varint(value: int) -> bytes:
-    """Base-128 encoding of a non-negative integer, as on protobuf's wire."""
+def _varint(value: int) -> bytes:
     out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)
@@ -77,10 +76,32 @@ def varint(value: int) -> bytes:
     return bytes(out)
 
 
-def message_field(message: Any) -> bytes:
-    """A PubsubMessage as field 2 (`message`) of a ReceivedMessage: tag, length, content."""
-    content = message.SerializeToString()
+_SMALL = [_varint(value) for value in range(4_096)]
+
+
+def varint(value: int) -> bytes:
+    """Base-128 encoding of a non-negative integer, as on protobuf's wire."""
+    return _SMALL[value] if value < 4_096 else _varint(value)
+
+
+def message_field(content: bytes) -> bytes:
+    """An encoded PubsubMessage as field 2 (`message`) of a ReceivedMessage: tag, length, content."""
     return b"\x12" + varint(len(content)) + content
+
+
+def publish_fields(digits: bytes, time_field: bytes) -> bytes:
+    """Fields 3 and 4 of a PubsubMessage: `message_id`, and what `publish_time_field` made.
+
+    Appended to an encoded message they take the place of whatever the publisher put there.
+    """
+    return b"\x1a" + varint(len(digits)) + digits + time_field
+
+
+def publish_time_field(micros: int) -> bytes:
+    """Field 4 of a PubsubMessage; `nanos` is written even when it is 0, for the field is merged, not replaced."""
+    seconds, rest = divmod(micros, 1_000_000)
+    content = b"\x08" + varint(seconds) + b"\x10" + varint(rest * 1_000)
+    return b"\x22" + varint(len(content)) + content
 
 
 def message_of(field: bytes) -> Any:
@@ -94,18 +115,18 @@ def message_of(field: bytes) -> Any:
 _HEADERS: dict[int, bytes] = {}
 
 
-def encode_received(leases: Iterable[Lease]) -> bytes:
+def encode_received(leases: Iterable[Lease], counts: bool) -> bytes:
     """Leases as `received_messages`, which is field 1 of both PullResponse and StreamingPullResponse.
 
-    Every ack id is 16 characters long (see subscription.py), so its length byte is a constant.
+    Every ack id is 16 characters long (lease.py), so its length byte is a constant. `counts`: with `delivery_attempt`.
     """
     parts: list[bytes] = []
     append = parts.append
     headers = _HEADERS
     for lease in leases:
         body = b"\n\x10" + lease.ack_id.encode() + lease.message.field
-        if lease.attempt:
-            body += b"\x18" + varint(lease.attempt)
+        if counts:
+            body += b"\x18" + varint(lease.deliveries)
         size = len(body)
         header = headers.get(size)
         if header is None:

@@ -150,7 +150,7 @@ class Subscriber:
                 wake = broker.seconds_to_wait(subscription)
                 condition.wait(left if wake is None else min(left, wake))
                 leases = broker.deliver(subscription, consumer, limit)
-        return protocol.encode_received(leases)
+        return protocol.encode_received(leases, subscription.counts)
 
     def CreateSnapshot(self, request: Any, _: grpc.ServicerContext) -> Any:
         with self._broker.lock:

@@ -130,20 +130,20 @@ class Store:
         """Publishes PubsubMessages; returns their ids and the subscriptions that have something new."""
         topic = self.topic(name)
         now = self.clock()
-        seconds, micros = divmod(now, SECOND)
+        time_field = protocol.publish_time_field(now)
         stored: list[Stored] = []
+        ids: list[str] = []
         size = 0
         for message in messages:
             if not message.data and not message.attributes:
                 raise invalid("A message needs data or at least one attribute.")
             number = next(self.numbers)
-            message.message_id = str(number)
-            published = message.publish_time
-            published.seconds = seconds
-            published.nanos = micros * 1_000
-            kept = Stored(number, now, protocol.message_field(message), message.ordering_key)
+            digits = str(number)
+            content = message.SerializeToString() + protocol.publish_fields(digits.encode(), time_field)
+            kept = Stored(number, now, protocol.message_field(content), message.ordering_key)
             size += kept.size
             stored.append(kept)
+            ids.append(digits)
         if not 0 < len(stored) <= MAX_MESSAGES:
             raise invalid(f"A request holds 1 to {MAX_MESSAGES} messages, not {len(stored)}.")
         self._make_room(topic, size, now)
@@ -156,7 +156,7 @@ class Store:
             topic.bytes += size
             topic.trim(now)
         topic.published += len(stored)
-        return [str(message.number) for message in stored], topic.subscriptions
+        return ids, topic.subscriptions
 
     def _make_room(self, topic: TopicState, size: int, now: int) -> None:
         copies = len(topic.subscriptions) + len(topic.snapshots) + bool(topic.retention)

@@ -64,7 +64,7 @@ class Stream:
                 if leases:
                     if broker.faults.seconds and self._over.wait(broker.faults.seconds):
                         return
-                    encoded = protocol.encode_received(leases)
+                    encoded = protocol.encode_received(leases, self._subscription.counts)
                     properties = (self._subscription.exactly_once, self._subscription.ordered)
                     if properties != told:
                         told = properties

@@ -59,6 +59,7 @@ class Subscription:
         self.dead_letter_topic: str = policy.dead_letter_topic
         self.max_deliveries: int = policy.max_delivery_attempts or 5
         self.counts = bool(self.dead_letter_topic)
+        """Whether deliveries tell their number."""
         self.backoff: tuple[int, int] | None = None
         if config.HasField("retry_policy"):
             retry = config.retry_policy
@@ -90,51 +91,54 @@ class Subscription:
         room = consumer.room(limit)
         if room <= 0:
             return []
-        taken: list[Lease] = []
         if consumer.max_bytes:
             byte_limit = min(byte_limit, consumer.max_bytes - consumer.bytes)
-        skipped: deque[Lease] = deque()
-        left = byte_limit
-        redeliveries = max(1, room // 2) if self.fresh else room
-        while self.returned and len(taken) < redeliveries:
-            lease = self.returned.popleft()
-            self.late.pop(lease.ack_id, None)
-            if lease.acked:
-                continue
-            message = lease.message
-            if message.size > left and taken:
-                self.returned.appendleft(lease)
-                break
-            if self.ordered and message.ordering_key and self.leased_keys[message.ordering_key]:
-                skipped.append(lease)
-                continue
-            deliveries = lease.deliveries + 1
-            taken.append(self._lease(message, deliveries, consumer))
-            left -= message.size
-        self.returned.extendleft(reversed(skipped))
+        batch = Batch(now + consumer.ack_deadline, next(self.numbers), consumer)
+        taken = batch.leases
+        left = self._take_returned(batch, max(1, room // 2) if self.fresh else room, byte_limit)
         if self.ordered:
-            left = self._take_ordered(taken, room, left, consumer)
+            self._take_ordered(batch, room, left)
         else:
-            fresh = self.fresh
+            fresh, leased = self.fresh, self.leased
             popleft, append, numbers = fresh.popleft, taken.append, self.numbers
-            first = 1 if self.counts else 0
             for _ in range(min(room - len(taken), len(fresh))):
                 message = fresh[0]
                 left -= message.size
                 if left < 0 and taken:
+                    left += message.size
                     break
                 popleft()
-                append(Lease(message, f"{next(numbers):016x}", first, 1, consumer))
+                ack_id = f"{next(numbers):016x}"
+                leased[ack_id] = lease = Lease(message, ack_id, 1, batch)
+                append(lease)
         if taken:
-            self._hold(taken, now + consumer.ack_deadline, consumer)
+            self._hold(batch, byte_limit - left)
         return taken
 
-    def _take_ordered(self, taken: list[Lease], room: int, left: int, consumer: Consumer) -> int:
+    def _take_returned(self, batch: Batch, most: int, left: int) -> int:
+        """Takes messages that were delivered before; returns what is left of the bytes."""
+        skipped: deque[Lease] = deque()
+        while self.returned and len(batch.leases) < most:
+            lease = self.returned.popleft()
+            message = lease.message
+            self.late.pop(lease.ack_id, None)
+            if message.size > left and batch.leases:
+                skipped.append(lease)
+                break
+            if self.ordered and message.ordering_key and self.leased_keys[message.ordering_key]:
+                skipped.append(lease)
+                continue
+            self._lease(message, lease.deliveries + 1, batch)
+            left -= message.size
+        self.returned.extendleft(reversed(skipped))
+        return left
+
+    def _take_ordered(self, batch: Batch, room: int, left: int) -> None:
         """Takes fresh messages, but none whose ordering key is leased by an earlier delivery or waits for one."""
+        taken = batch.leases
         busy = {key for key, count in self.leased_keys.items() if count}
         busy.update(lease.message.ordering_key for lease in self.returned)
         busy.update(lease.message.ordering_key for _, _, lease in self.delayed)
-        busy.difference_update(lease.message.ordering_key for lease in taken)
         busy.discard("")
         kept: deque[Stored] = deque()
         while self.fresh and len(taken) < room:
@@ -145,34 +149,32 @@ class Subscription:
                 if full:
                     break
                 continue
-            taken.append(self._lease(message, 1, consumer))
+            self._lease(message, 1, batch)
             left -= message.size
         self.fresh.extendleft(reversed(kept))
-        return left
 
-    def _lease(self, message: Stored, deliveries: int, consumer: Consumer) -> Lease:
-        attempt = deliveries if self.counts else 0
-        return Lease(message, f"{next(self.numbers):016x}", attempt, deliveries, consumer)
+    def _lease(self, message: Stored, deliveries: int, batch: Batch) -> Lease:
+        ack_id = f"{next(self.numbers):016x}"
+        self.leased[ack_id] = lease = Lease(message, ack_id, deliveries, batch)
+        batch.leases.append(lease)
+        return lease
 
-    def _hold(self, leases: list[Lease], deadline: int, consumer: Consumer) -> None:
-        batch = Batch(deadline, next(self.numbers), leases)
-        leased = self.leased
-        size = 0
-        for lease in leases:
-            lease.batch = batch
-            leased[lease.ack_id] = lease
-            size += lease.message.size
+    def _hold(self, batch: Batch, size: int) -> None:
+        """Counts a delivery of `size` bytes."""
+        batch.live = count = len(batch.leases)
         if self.ordered:
-            self.leased_keys.update(lease.message.ordering_key for lease in leases if lease.message.ordering_key)
+            self.leased_keys.update(one.message.ordering_key for one in batch.leases if one.message.ordering_key)
         heapq.heappush(self.batches, batch)
-        consumer.messages += len(leases)
-        consumer.bytes += size
-        self.delivered += len(leases)
+        batch.consumer.messages += count
+        batch.consumer.bytes += size
+        self.delivered += count
 
     def duplicate(self, lease: Lease, now: int) -> Lease:
         """Delivers a leased message a second time, as the service may; both leases live on their own."""
-        copy = self._lease(lease.message, lease.deliveries, lease.consumer)
-        self._hold([copy], now + lease.consumer.ack_deadline, lease.consumer)
+        consumer = lease.batch.consumer
+        batch = Batch(now + consumer.ack_deadline, next(self.numbers), consumer)
+        copy = self._lease(lease.message, lease.deliveries, batch)
+        self._hold(batch, lease.message.size)
         self.bytes += lease.message.size
         return copy
 
@@ -189,11 +191,14 @@ class Subscription:
                 if not self._late_ack(ack_id):
                     invalid.append(ack_id)
                 continue
-            message, consumer = lease.message, lease.consumer
+            message, batch = lease.message, lease.batch
             size = message.size
+            consumer = batch.consumer
             consumer.messages -= 1
             consumer.bytes -= size
-            lease.batch.leave()
+            batch.live -= 1
+            if not batch.live:
+                batch.leases = []
             count += 1
             if retained is not None:
                 retained(message)
@@ -206,11 +211,11 @@ class Subscription:
         return invalid
 
     def _late_ack(self, ack_id: str) -> bool:
-        lease = self.late.pop(ack_id, None)
+        """An ack after the deadline, before the next delivery: then there is none."""
+        lease = self.late.get(ack_id)
         if lease is None:
             return False
-        lease.acked = True
-        self._settle(lease.message)
+        self.drop(lease)
         return True
 
     def _settle(self, message: Stored) -> None:
@@ -221,7 +226,7 @@ class Subscription:
             self.bytes -= message.size
 
     def drop(self, lease: Lease) -> None:
-        """Takes a returned lease out for good: its message went to the dead-letter topic."""
+        """Takes a returned lease out for good: acked late, or its message went to the dead-letter topic."""
         self.returned.remove(lease)
         self.late.pop(lease.ack_id, None)
         self._settle(lease.message)
@@ -246,12 +251,18 @@ class Subscription:
                 moved.append(lease)
         if not seconds:
             self._give_back(moved, now)
-        elif moved:
-            batch = Batch(now + seconds * SECOND, next(self.numbers), moved)
-            for lease in moved:
-                lease.batch.leave()
-                lease.batch = batch
-            heapq.heappush(self.batches, batch)
+            return invalid
+        batches: dict[Consumer, Batch] = {}
+        for lease in moved:
+            consumer = lease.batch.consumer
+            batch = batches.get(consumer)
+            if batch is None:
+                batch = batches[consumer] = Batch(now + seconds * SECOND, next(self.numbers), consumer)
+                heapq.heappush(self.batches, batch)
+            lease.batch.leave()
+            lease.batch = batch
+            batch.live += 1
+            batch.leases.append(lease)
         return invalid
 
     def _give_back(self, leases: list[Lease], now: int) -> None:
@@ -260,8 +271,8 @@ class Subscription:
         for lease in leases:
             if self.leased.pop(lease.ack_id, None) is None:
                 continue
-            lease.consumer.messages -= 1
-            lease.consumer.bytes -= lease.message.size
+            lease.batch.consumer.messages -= 1
+            lease.batch.consumer.bytes -= lease.message.size
             lease.batch.leave()
             if self.ordered:
                 self._unlease_key(lease.message)
@@ -316,21 +327,20 @@ class Subscription:
         """Returned leases that were delivered as often as the dead-letter policy allows."""
         if not self.counts or not self.returned:
             return []
-        return [lease for lease in self.returned if lease.deliveries >= self.max_deliveries and not lease.acked]
+        return [lease for lease in self.returned if lease.deliveries >= self.max_deliveries]
 
     def unacked_messages(self) -> list[Stored]:
         """Every unacked message, in publish order, once."""
         messages = {message.number: message for message in self.fresh}
         for lease in (*self.returned, *(entry[2] for entry in self.delayed), *self.leased.values()):
-            if not lease.acked:
-                messages[lease.message.number] = lease.message
+            messages[lease.message.number] = lease.message
         return [messages[number] for number in sorted(messages)]
 
     def replace(self, unacked: list[Stored], acked: list[Stored]) -> None:
         """Sets the state after a seek. Leases end: their ack ids hold nothing any more."""
         for lease in self.leased.values():
-            lease.consumer.messages -= 1
-            lease.consumer.bytes -= lease.message.size
+            lease.batch.consumer.messages -= 1
+            lease.batch.consumer.bytes -= lease.message.size
             lease.batch.leave()
         self.leased.clear()
         self.late.clear()
