@@ -94,6 +94,8 @@ class Acknowledger:
         self.nacked = 0
         self.failed = 0
         """Ids given up: their messages come again, and are recognised."""
+        self.fatal: Exception | None = None
+        """What ended a thread, when it was not `close`."""
 
     def start(self) -> None:
         for number in range(_THREADS):
@@ -136,6 +138,9 @@ class Acknowledger:
         while (job := self._jobs.get()) is not None:
             try:
                 self._send(job)
+            except Exception as error:
+                self.fatal = error
+                return
             finally:
                 with self._idle:
                     self._pending -= 1

@@ -46,6 +46,8 @@ class Keeper:
         self._failing = 0
         self._not_before = 0.0
         self._stopping = threading.Event()
+        self.fatal: Exception | None = None
+        """What ended the thread, when it was not `stop`: without it every lease would run out."""
         self._thread = threading.Thread(target=self._run, name="lease-keeper", daemon=True)
 
     def start(self) -> None:
@@ -62,12 +64,15 @@ class Keeper:
         self._thread.join(timeout)
 
     def _run(self) -> None:
-        while not self._stopping.wait(self._tick_seconds):
-            now = time.monotonic()
-            for stream in self._streams:
-                stream.check(now)
-            if self._alive(now) and now >= self._not_before:
-                self.renew(now)
+        try:
+            while not self._stopping.wait(self._tick_seconds):
+                now = time.monotonic()
+                for stream in self._streams:
+                    stream.check(now)
+                if self._alive(now) and now >= self._not_before:
+                    self.renew()
+        except Exception as error:
+            self.fatal = error
 
     def _alive(self, now: float) -> bool:
         hanging = now - self._ticked > self._hold_seconds
@@ -79,11 +84,11 @@ class Keeper:
         self._hanging = hanging
         return not hanging
 
-    def renew(self, now: float) -> None:
-        """Renew every lease that is due at `now`; a failure is tried again after a growing pause."""
+    def renew(self) -> None:
+        """Renew every lease that is due; a failure is tried again after a growing pause."""
         group: list[Batch] = []
         ack_ids: list[str] = []
-        for batch, held in self._leases.due(now):
+        for batch, held in self._leases.due():
             if group and len(ack_ids) + len(held) > MAX_IDS:
                 if not self._extend(group, ack_ids):
                     return
@@ -95,6 +100,7 @@ class Keeper:
 
     def _extend(self, group: list[Batch], ack_ids: list[str]) -> bool:
         lost: set[str] = set()
+        at = self._leases.now()
         for piece in chunks(ack_ids):
             request = pb.ModifyAckDeadlineRequest(
                 subscription=self._subscription, ack_ids=piece, ack_deadline_seconds=lease.SECONDS
@@ -102,6 +108,8 @@ class Keeper:
             try:
                 self._stub.modify_ack_deadline(request, timeout=10.0)
             except grpc.RpcError as error:
+                if self._stopping.is_set():
+                    return False  # the channel was closed under the call, at shutdown
                 refused = refusals(error)
                 permanent = {ack_id for ack_id, reason in refused.items() if reason.startswith("PERMANENT")}
                 if len(permanent) == len(refused) and permanent:
@@ -111,12 +119,11 @@ class Keeper:
                 return False
             except ValueError:
                 if self._stopping.is_set():
-                    return False  # the channel was closed under the call, at shutdown
+                    return False  # the same, a moment later
                 raise
         if self._failing:
             log.info("Leases on %s are extended again", self._subscription)
         self._failing, self._not_before = 0, 0.0
-        at = time.monotonic()
         for batch in group:
             self._leases.renewed(batch, at, lost)
         return True

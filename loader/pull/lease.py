@@ -40,7 +40,8 @@ class Leases:
     """What is held, and until when. Thread-safe; makes no calls itself: `due` says what to renew."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
+        self.now = clock
+        """Seconds on the clock that leases are counted by."""
         self._lock = threading.Lock()
         self._by_ack_id: dict[str, Batch] = {}
         self._batches: dict[int, Batch] = {}  # oldest renewal first
@@ -60,7 +61,7 @@ class Leases:
 
     def add(self, owner: int, generation: int, messages: list[Message], size: int) -> None:
         """Hold the messages of one response; `size` is what their bodies weigh in bytes."""
-        now = self._clock()
+        now = self.now()
         ack_ids = [message.ack_id for message in messages]
         batch = Batch(owner, generation, ack_ids, len(ack_ids), size, now, now + SECONDS)
         with self._lock:
@@ -117,8 +118,9 @@ class Leases:
             self._bytes -= batch.bytes
             batch.bytes = 0
 
-    def due(self, now: float) -> list[tuple[Batch, list[str]]]:
+    def due(self) -> list[tuple[Batch, list[str]]]:
         """Batches whose lease is to be renewed now, each with the ids still held. Counts those that ran out."""
+        now = self.now()
         with self._lock:
             result: list[tuple[Batch, list[str]]] = []
             for batch in self._batches.values():

@@ -58,6 +58,7 @@ class Puller:
 
     `endpoint` is as in `channel.open_channel`, or a function that opens a channel. Everything that has a thread or a
     connection is made in `start`, so an object made before a fork works after it.
+    `tick_seconds` is how often leases and streams are looked after, `clock` what leases are counted by.
     `take`, `ack`, `nack` and the rest are for one thread, the main loop's; each `take` is its sign of life (see
     `tick`): after `hold_seconds` without one, leases are no longer extended and others get the messages."""
 
@@ -72,6 +73,8 @@ class Puller:
         client_id: str | None = None,
         silence_seconds: float = SILENCE_SECONDS,
         hold_seconds: float = 600.0,
+        tick_seconds: float = TICK_SECONDS,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         if streams < 1 or max_outstanding_messages < streams or max_outstanding_bytes < streams:
             raise ValueError("streams must be at least 1, and the limits at least 1 for each stream")
@@ -82,7 +85,8 @@ class Puller:
         self._client_id = client_id or uuid.uuid4().hex
         self._silence_seconds = silence_seconds
         self._hold_seconds = hold_seconds
-        self._leases = Leases()
+        self._tick_seconds = tick_seconds
+        self._leases = Leases(clock)
         self._unread: queue.SimpleQueue[list[Message]] = queue.SimpleQueue()
         self._counting = threading.Lock()
         self._received = self._received_bytes = self._taken = 0
@@ -108,8 +112,9 @@ class Puller:
             Stream(number, terms, self._connect, self._leases, self._deliver, self._room)
             for number in range(self._count)
         ]
-        tick = min(TICK_SECONDS, self._silence_seconds / 4)
-        self._keeper = Keeper(stub, self.subscription, self._leases, self._streams, self._hold_seconds, tick)
+        self._keeper = Keeper(
+            stub, self.subscription, self._leases, self._streams, self._hold_seconds, self._tick_seconds
+        )
         for stream in self._streams:
             stream.start()
         self._keeper.start()
@@ -127,7 +132,7 @@ class Puller:
     def take(self, timeout: float = 0.2) -> list[Message]:
         """Messages in the order of arrival, about 1,000 or one response; empty when none came within `timeout` seconds.
 
-        Raises LoaderError when the service refused the subscription right at the start."""
+        Raises LoaderError when the service refused the subscription right at the start, or a thread failed."""
         self.tick()
         taken: list[Message] = []
         try:
@@ -136,15 +141,17 @@ class Puller:
                 taken += self._unread.get_nowait()
         except queue.Empty:
             pass
-        if not taken:
-            self._raise_fatal()
+        self._raise_fatal()
         self._taken += len(taken)
         return taken
 
     def _raise_fatal(self) -> None:
-        for stream in self._streams:
-            if stream.fatal is not None:
-                raise LoaderError(str(stream.fatal)) from stream.fatal
+        for part in (self._keeper, self._acks, *self._streams):
+            fatal = part.fatal if part is not None else None
+            if isinstance(fatal, LoaderError):
+                raise fatal
+            if fatal is not None:
+                raise LoaderError(f"A thread that pulls {self.subscription} failed: {fatal!r}") from fatal
 
     def tick(self) -> None:
         """The main loop lives. Call it in loops that go long without `take`, such as retries in an outage."""

@@ -98,8 +98,8 @@ class Stream:
         self._proven = False
         self.alert: str | None = None
         """A fault that needs somebody; None when there is none."""
-        self.fatal: LoaderError | None = None
-        """Set when the service refused the very first call: the command is to end with it."""
+        self.fatal: Exception | None = None
+        """What ended the thread, when it was not `stop`: the service refused the first call, or a fault of ours."""
         self.last_ok: float | None = None
         """time.monotonic() at which the stream was last known to work."""
         self.last_message: float | None = None
@@ -179,15 +179,17 @@ class Stream:
                 continue
             try:
                 self._read(*share)
+                if self._ending is None and time.monotonic() - self._opened < 1.0:
+                    self._failures += 1  # the server ended it well, but at once: no reason to hurry
             except grpc.RpcError as error:
-                self._failed(error)
-            except LoaderError as error:  # no credentials
+                self._failed(*fault(error))
+            except Exception as error:  # no credentials, or a fault of ours: the main loop is to end with it
                 self.fatal = error
-                self._deliver([], 0)
             finally:
                 self._requests.put(None)  # ends gRPC's thread that reads our requests
                 self._call = None
             if self.fatal is not None:
+                self._deliver([], 0)  # wakes the main loop
                 return
             self._pause_before_reconnect()
 
@@ -244,12 +246,11 @@ class Stream:
             # Only a server without flow control gets here: then TCP's holds it up.
             self._stopping.wait(0.05)
 
-    def _failed(self, error: grpc.RpcError) -> None:
-        code, details = fault(error)
-        if self._ending is not None and code == grpc.StatusCode.CANCELLED:
-            return
-        self._failures += 1
+    def _failed(self, code: grpc.StatusCode, details: str) -> None:
         cure = _ALERTS.get(code)
+        if self._ending is not None and cure is None:
+            return  # we ended it; how it broke does not matter, and nothing is logged at a wanted end
+        self._failures += 1
         if cure is None:
             level = logging.WARNING if self._failures == 3 else logging.DEBUG
             log.log(
@@ -260,7 +261,6 @@ class Stream:
         text = f"Cannot pull {self._terms.subscription} ({code.name}: {details}): {cure}"
         if not self._proven and code is not grpc.StatusCode.UNAUTHENTICATED:
             self.fatal = LoaderError(text)
-            self._deliver([], 0)
             return
         if self.alert is None:
             log.error("%s. Trying again until then", text)

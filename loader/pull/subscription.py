@@ -138,7 +138,8 @@ def _expiry(subscription: Any) -> float | None:
 
 def _configured(subscription: Any, name: str) -> bool:
     # Services fill in empty messages for what is not configured.
-    return bool(subscription.HasField(name) and getattr(subscription, name).ByteSize())
+    known = name in subscription.DESCRIPTOR.fields_by_name  # older releases of the classes know fewer
+    return bool(known and subscription.HasField(name) and getattr(subscription, name).ByteSize())
 
 
 def _seconds(duration: Any) -> float:
