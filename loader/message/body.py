@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import orjson
 
@@ -23,48 +23,58 @@ _LONG_INTEGER = re.compile(rb"[0-9]{19}")
 _BLANK = b" \t\r\n"
 
 
+class Parsed(NamedTuple):
+    """A parsed body. `dirty`: it may hold U+0000 or lone surrogates and has to go through `text.clean`."""
+
+    value: Any
+    dirty: bool
+
+
+def parse(data: bytes, exactly: bool = False) -> Parsed:
+    """Parse an inflated body as `loads` or `parse_exactly` do, but leave the cleaning to the caller."""
+    if exactly and _LONG_INTEGER.search(data):
+        return _parse_by_stdlib(data)
+    try:
+        value = orjson.loads(data)
+    except orjson.JSONDecodeError:
+        return _parse_by_stdlib(data)
+    # Most bodies hold no backslash, and looking for one byte is several times faster than looking for six.
+    return Parsed(value, b"\\" in data and b"\\u0000" in data)
+
+
 def loads(data: bytes, counts: Cleaned | None = None) -> Any:
-    """Parse an inflated body of whatever size and depth its limits allowed.
+    """The value of an inflated body of whatever size its limits allowed.
 
     Integers from -2**63 to 2**64-1 are exact. Longer ones may come out as floats of at least LARGEST_EXACT: whoever
     meets such a float calls `parse_exactly`. U+0000 is removed from keys and texts, lone surrogates become U+FFFD,
     a byte order mark is skipped; of two equal keys in one object the last one counts, as in every common parser.
     Raises Refused, and nothing else, for everything that is not JSON (RFC 8259): NaN, Infinity and numbers beyond
-    double among it.
+    double precision among it.
     """
-    try:
-        value = orjson.loads(data)
-    except orjson.JSONDecodeError:
-        return _parse_by_stdlib(data, counts)
-    # Most bodies hold no backslash, and looking for one byte is several times faster than looking for six.
-    if b"\\" in data and b"\\u0000" in data:
-        value = clean(value, counts)
-    return value
+    value, dirty = parse(data)
+    return clean(value, counts) if dirty else value
 
 
 def parse_exactly(data: bytes, counts: Cleaned | None = None) -> Any:
     """As `loads`, and every integer keeps all its digits (up to MAX_DIGITS of them), at ten times the cost."""
-    if not _LONG_INTEGER.search(data):
-        return loads(data, counts)
-    return _parse_by_stdlib(data, counts)
+    value, dirty = parse(data, exactly=True)
+    return clean(value, counts) if dirty else value
 
 
-def _parse_by_stdlib(data: bytes, counts: Cleaned | None) -> Any:
+def _parse_by_stdlib(data: bytes) -> Parsed:
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         if named := _name_bytes(data):
             raise Refused("not JSON", named) from None
         raise Refused("not UTF-8", f"not UTF-8 at byte {error.start}") from None
+    # The depth comes first: the parser below recurses, and its C stack must not depend on what somebody sends.
     if is_too_deep(data):
         raise too_deep()
     try:
-        value = _strict.decode(text)
+        return Parsed(_strict.decode(text), b"\\u" in data)
     except json.JSONDecodeError as error:
         _refuse(data, text, error)
-    if b"\\u" in data:
-        value = clean(value, counts)
-    return value
 
 
 def _integer(digits: str) -> int:

@@ -13,7 +13,7 @@ MAX_DEPTH = 200
 TOTAL_ELEMENTS = 10
 """All arrays of a message together may hold this many times what one array may hold."""
 
-_STRING_OR_SEPARATOR = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|[,:]', re.DOTALL)
+_STRING_OR_TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|[,:\[{]', re.DOTALL)
 _STRING_OR_BRACKETS = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|[\[\]{}]+', re.DOTALL)
 
 
@@ -38,7 +38,7 @@ def check_before_parsing(data: bytes, limits: Limits) -> bool:
     """Refuse a body that would fill the memory when parsed; True if `check_parsed` has to look at the result.
 
     Counting bytes is cheap and never counts too little (strings can hold these bytes too). Bodies far over the limits
-    by that count have their separators outside strings counted, which stops at the limit: three million `{}` never
+    by that count have what stands outside strings counted, which stops at the limit: three million `{}` never
     become objects.
     """
     if len(data) <= limits.narrow:
@@ -48,27 +48,30 @@ def check_before_parsing(data: bytes, limits: Limits) -> bool:
         return data.count(b"[") + data.count(b"{") > MAX_DEPTH
     commas = data.count(b",")
     colons = data.count(b":")
-    if commas < limits.max_array_elements and colons <= limits.max_keys:
-        return data.count(b"[") + data.count(b"{") > MAX_DEPTH
-    if commas > TOTAL_ELEMENTS * limits.max_array_elements or colons > TOTAL_ELEMENTS * limits.max_keys:
-        _count_separators(data, limits)
-    return True
+    opened = data.count(b"[") + data.count(b"{")
+    most_elements = TOTAL_ELEMENTS * limits.max_array_elements
+    if commas > most_elements or opened > most_elements or colons > TOTAL_ELEMENTS * limits.max_keys:
+        _count_tokens(data, limits)
+    return commas >= limits.max_array_elements or colons > limits.max_keys or opened > MAX_DEPTH
 
 
-def _count_separators(data: bytes, limits: Limits) -> None:
-    commas = colons = 0
-    # Each comma outside strings stands between two elements or two keys.
-    most_commas = TOTAL_ELEMENTS * limits.max_array_elements + limits.max_keys
-    for match in _STRING_OR_SEPARATOR.finditer(data):
+def _count_tokens(data: bytes, limits: Limits) -> None:
+    commas = colons = opened = 0
+    # Each comma outside strings stands between two elements or two keys; each object and array but the outermost
+    # is an element or the value of a key.
+    most = TOTAL_ELEMENTS * limits.max_array_elements + limits.max_keys
+    for match in _STRING_OR_TOKEN.finditer(data):
         byte = data[match.start()]
         if byte == 0x2C:
             commas += 1
-            if commas > most_commas:
-                raise _too_many_elements(limits)
         elif byte == 0x3A:
             colons += 1
             if colons > limits.max_keys:
                 raise _too_many_keys(limits)
+        elif byte != 0x22:
+            opened += 1
+        if commas > most or opened > most + 1:
+            raise _too_many_elements(limits)
 
 
 def check_parsed(value: Any, limits: Limits) -> None:
