@@ -49,7 +49,7 @@ def read_tables(conn: psycopg.Connection, dataset: str, known: Mapping[str, froz
             keys.setdefault(name, set()).add(index)
     for name, table in tables.items():
         table.row_keys = frozenset(keys.get(name, ()))
-        table.foreign = frozenset(
-            column.name for column in table.columns.values() if column.generated
-        ) | (frozenset(table.columns) - known.get(name, frozenset()))
+        table.foreign = frozenset(column.name for column in table.columns.values() if column.generated) | (
+            frozenset(table.columns) - known.get(name, frozenset())
+        )
     return tables

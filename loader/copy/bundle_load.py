@@ -1,0 +1,84 @@
+"""What one transaction is to store: the rows of fitted events, their dead letters and what was discarded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from loader.dead_letter.letter import Letter
+from loader.message.message import Event
+from loader.plan.fit import Rows
+from loader.plan.fitting import Fitted
+
+
+@dataclass(frozen=True, slots=True)
+class Discard:
+    """An event, or values of events, left out by contract."""
+
+    event_id: str
+    table: str
+    reason: str
+    body: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Events that the database refuses together with many others: kept and tried again, see Isolation."""
+
+    events: list[Event]
+    sqlstate: str
+    detail: str
+    majority: bool
+    """Most events of the table were refused: then the database is at fault, and they are never dead letters."""
+
+
+@dataclass(slots=True)
+class BundleLoad:
+    """Input and, once it is committed, outcome of one load."""
+
+    fitted: Fitted
+    letters: list[Letter] = field(default_factory=list)
+    discards: list[Discard] = field(default_factory=list)
+    discard_count: int = 0
+    attempt: int = 0
+    """How often these events were held before; 0 for events that come from the subscription."""
+    minority: bool = False
+    """They were held as a minority among good neighbours: the database is not at fault."""
+    duplicates: list[Event] = field(default_factory=list)
+    """Events whose rows were there already."""
+    dead: list[Event] = field(default_factory=list)
+    """Events that became letters while the load was written."""
+    held: list[Held] = field(default_factory=list)
+
+    @property
+    def live(self) -> int:
+        """Events whose rows are to be stored."""
+        return len(self.fitted.events) - len(self._dropped)
+
+    _dropped: set[int] = field(default_factory=set)
+
+    def drop(self, sequences: Iterable[int]) -> None:
+        """Take events out, with all their rows in all tables."""
+        gone = set(sequences) - self._dropped
+        if not gone:
+            return
+        self._dropped |= gone
+        for rows in self.fitted.tables.values():
+            keep = [position for position, owner in enumerate(rows.owners) if owner not in gone]
+            if len(keep) < len(rows.owners):
+                rows.rows = [rows.rows[position] for position in keep]
+                rows.owners = [rows.owners[position] for position in keep]
+
+    def loaded(self) -> list[Event]:
+        """The events whose rows are stored."""
+        if not self._dropped:
+            return self.fitted.events
+        return [event for sequence, event in enumerate(self.fitted.events) if sequence not in self._dropped]
+
+    def sequences(self) -> list[int]:
+        """Numbers of the events that are still to be stored."""
+        return [sequence for sequence in range(len(self.fitted.events)) if sequence not in self._dropped]
+
+    def tables(self) -> list[Rows]:
+        """Tables with rows, in the order in which every worker writes them: a root sorts before its child tables."""
+        return [self.fitted.tables[name] for name in sorted(self.fitted.tables) if self.fitted.tables[name].rows]

@@ -1,0 +1,401 @@
+"""Writes one load: every row of every table, dead letters, receipt and the `_dlt_loads` row commit together or not.
+
+The algorithm (SQL in statement.py):
+ 1. begin; COPY each table in name order, rows in identity order; letters, discards, receipts, `_dlt_loads`; commit.
+ 2. 23505 on our own index: roll back; ask which root rows are there; those are duplicates (the digest agrees) or
+    dead letters 'event id reused'; again from 1. Child rows whose root row is gone are removed first.
+ 3. An error that blames a row: roll back; find the refused events (isolation.py); they become dead letters with all
+    their child rows, or are held when there are suspiciously many; again from 1.
+ 4. Anything else is raised: the caller backs off, relearns or halves (sqlstate.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import orjson
+import psycopg
+
+from loader.copy.bundle_load import BundleLoad, Held
+from loader.copy.isolation import (
+    MIN_SUSPICIOUS,
+    SUSPICIOUS_SHARE,
+    CopyFailed,
+    Isolation,
+    Refusal,
+    Refused,
+    blames_a_row,
+    column_of,
+)
+from loader.copy.statement import Statements
+from loader.database.sqlstate import Verdict, verdict
+from loader.dead_letter.letter import Letter, letter_of_event
+from loader.message.identity import dlt_id
+from loader.message.message import Event
+from loader.plan import names
+from loader.plan.fit import Rows
+from loader.plan.kind import json_text
+from loader.plan.timestamp import from_micros
+
+_DEADLOCKS = 20
+_KEPT_BODIES = 100
+ROUNDS_HELD = 4
+"""Times that a suspicious minority is held (about 15 seconds in all) before its events become dead letters."""
+TOO_LARGE = "54000"
+
+Exact = Callable[[Event], dict[str, Any]]
+
+
+class OverflowNeeded(Exception):
+    """A row is too large for a page, and its table has no overflow column yet that could take its values."""
+
+    def __init__(self, tables: set[str]) -> None:
+        super().__init__(f"row too large in {', '.join(sorted(tables))}")
+        self.tables = tables
+
+
+class Committer:
+    """Commits loads to one dataset. Keeps no state but the guess whether duplicates are about."""
+
+    def __init__(self, dataset: str, schema_name: str, worker: str, exact: Exact) -> None:
+        self._statements = Statements(dataset)
+        self._schema_name = schema_name
+        self._worker = worker
+        self._exact = exact
+        self._expect_duplicates = 0
+        self._copying: Rows | None = None
+
+    def commit(self, conn: psycopg.Connection, load: BundleLoad) -> None:
+        """Store the load; afterwards it says what was stored, what was there already, what died and what is held.
+
+        Raises psycopg.Error (step 4), OverflowNeeded; nothing is stored then.
+        """
+        deadlocks = 0
+        self._skip_letters_of_stored_events(conn, load)
+        if self._expect_duplicates:
+            self._expect_duplicates -= 1
+            self._drop_present(conn, load)
+        while True:
+            self._copying = None
+            try:
+                with conn.transaction():
+                    self._write(conn, load)
+                return
+            except (psycopg.Error, UnicodeEncodeError) as error:
+                rows = self._copying
+                judged = verdict(error)
+                if judged is Verdict.UNIQUE and rows is not None and not blames_a_row(error, rows):
+                    if not self._make_way(conn, load, rows):
+                        raise
+                elif rows is not None and blames_a_row(error, rows):
+                    self._isolate(conn, load)
+                elif judged is Verdict.AGAIN and deadlocks < _DEADLOCKS:
+                    deadlocks += 1
+                else:
+                    raise
+
+    def _write(self, conn: psycopg.Connection, load: BundleLoad) -> None:
+        fitted = load.fitted
+        with conn.cursor() as cursor:
+            for rows in load.tables():
+                self._copying = rows
+                self._copy(cursor, rows, None)
+            self._copying = None
+            if load.letters:
+                cursor.executemany(
+                    self._statements.letter, [self._letter_row(letter, fitted.load_id) for letter in load.letters]
+                )
+            if load.discards:
+                self._discard(cursor, load)
+            self._resolve_letters(cursor, load)
+            cursor.executemany(self._statements.receipt, self._receipts(load))
+            cursor.execute(self._statements.load, (fitted.load_id, self._schema_name, None))
+
+    def _copy(self, cursor: psycopg.Cursor, rows: Rows, positions: Sequence[int] | None) -> None:
+        """COPY all rows of a table, or those at `positions`. Raises CopyFailed only in the second form."""
+        written = 0
+        try:
+            with cursor.copy(self._statements.copy(rows.plan)) as copy:
+                write_row = copy.write_row
+                if positions is None:
+                    for row in rows.rows:
+                        write_row(row)
+                else:
+                    for position in positions:
+                        written += 1
+                        write_row(rows.rows[position])
+                    written = 0
+        except (psycopg.Error, UnicodeEncodeError) as error:
+            if positions is None:
+                raise
+            raise CopyFailed(error, written) from error
+
+    # --- duplicates ---------------------------------------------------------------------------------------------
+
+    def _make_way(self, conn: psycopg.Connection, load: BundleLoad, rows: Rows) -> bool:
+        """Resolve a clash on our own index; False when nothing explains it."""
+        self._expect_duplicates = 10
+        if self._drop_present(conn, load):
+            return True
+        if not rows.plan.path[1:]:
+            return False
+        # The root rows are not there, their children are: somebody deleted the roots. The ids are these events' own.
+        ids = [row[0] for row in rows.rows]
+        with conn.transaction():
+            deleted = conn.execute(self._statements.delete_orphans(rows.plan.table.name), (ids,)).rowcount
+        return deleted > 0
+
+    def _drop_present(self, conn: psycopg.Connection, load: BundleLoad) -> int:
+        """Take out the events whose root rows are in the tables; returns how many."""
+        fitted = load.fitted
+        by_table: dict[str, list[int]] = {}
+        for sequence in load.sequences():
+            by_table.setdefault(fitted.roots[sequence], []).append(sequence)
+        gone: list[int] = []
+        for table, sequences in by_table.items():
+            there = self._present(conn, table, [fitted.row_ids[sequence] for sequence in sequences])
+            if not there:
+                continue
+            for sequence in sequences:
+                if fitted.row_ids[sequence] not in there:
+                    continue
+                gone.append(sequence)
+                event = fitted.events[sequence]
+                stored = there[fitted.row_ids[sequence]]
+                if stored is None or stored == event.digest:
+                    load.duplicates.append(event)
+                else:
+                    load.dead.append(event)
+                    load.letters.append(reused_letter(event, self._exact))
+        load.drop(gone)
+        return len(gone)
+
+    def _present(self, conn: psycopg.Connection, table: str, row_ids: list[str]) -> dict[str, int | None]:
+        with conn.transaction():
+            return dict(conn.execute(self._statements.present(table), (row_ids,)).fetchall())
+
+    def _skip_letters_of_stored_events(self, conn: psycopg.Connection, load: BundleLoad) -> None:
+        """An event that was loaded before and could not be loaded today is stored all the same: no letter."""
+        by_root: dict[str, list[Letter]] = {}
+        for letter in load.letters:
+            if letter.root is not None:
+                by_root.setdefault(letter.root, []).append(letter)
+        for root, letters in by_root.items():
+            try:
+                there = self._present(conn, root, [dlt_id(letter.event_id) for letter in letters])
+            except (psycopg.errors.UndefinedTable, psycopg.errors.UndefinedColumn):
+                continue  # no such table: nothing of it is stored
+            stored = {id(letter) for letter in letters if there.get(dlt_id(letter.event_id)) == letter.digest}
+            load.letters = [letter for letter in load.letters if id(letter) not in stored]
+
+    # --- bad rows -----------------------------------------------------------------------------------------------
+
+    def _isolate(self, conn: psycopg.Connection, load: BundleLoad) -> None:
+        found: dict[str, Refused] = {}
+        reshaped: set[str] = set()
+        no_overflow: set[str] = set()
+        with conn.transaction(force_rollback=True), conn.cursor() as cursor:
+            search = Isolation(conn, lambda rows, positions: self._copy(cursor, rows, positions))
+            found = search.search(load)
+            for table, refused in found.items():
+                rows = load.fitted.tables[table]
+                for sequence, error in list(refused.guilty.items()):
+                    if not isinstance(error, psycopg.Error) or error.sqlstate != TOO_LARGE:
+                        continue
+                    if rows.plan.overflow < 0:
+                        no_overflow.add(table)
+                    elif _move_to_overflow(rows, sequence) and search.alone(rows, sequence) is None:
+                        del refused.guilty[sequence]
+                        reshaped.add(table)
+        if no_overflow:
+            raise OverflowNeeded(no_overflow)
+        accused = {table: refused for table, refused in found.items() if refused.guilty or refused.refuses_all}
+        if not accused and not reshaped:
+            # Every row is taken alone and together with its neighbours: the error has passed. Try again as it is.
+            return
+        for table, refused in accused.items():
+            self._sentence(load, table, refused)
+
+    def _sentence(self, load: BundleLoad, table: str, refused: Refused) -> None:
+        """Dead letters for bad messages; patience where the database may be at fault.
+
+        More than 1 % of the events and at least 20 refused with one SQLSTATE: their neighbours are loaded, they are
+        held and tried again. If most of the table's events are refused, that goes on until somebody mends the
+        database; a minority becomes dead letters after ROUNDS_HELD rounds.
+        """
+        fitted = load.fitted
+        owners = set(fitted.tables[table].owners)
+        if refused.refuses_all is not None and not load.minority:
+            error = refused.refuses_all
+            load.held.append(
+                Held([fitted.events[sequence] for sequence in sorted(owners)], _state(error), _text(error), True)
+            )
+            load.drop(owners)
+            return
+        if refused.refuses_all is not None:
+            for sequence in owners - set(refused.guilty):
+                refused.guilty[sequence] = refused.refuses_all
+        by_state: dict[str, list[int]] = {}
+        for sequence, error in refused.guilty.items():
+            by_state.setdefault(_state(error), []).append(sequence)
+        for state, sequences in by_state.items():
+            suspicious = len(sequences) >= MIN_SUSPICIOUS and len(sequences) > SUSPICIOUS_SHARE * len(fitted.events)
+            majority = len(sequences) * 2 >= len(owners) and not load.minority
+            error = refused.guilty[sequences[0]]
+            if suspicious and (majority or load.attempt < ROUNDS_HELD):
+                events = [fitted.events[sequence] for sequence in sequences]
+                load.held.append(Held(events, state, _text(error), majority))
+            else:
+                for sequence in sequences:
+                    event = fitted.events[sequence]
+                    load.dead.append(event)
+                    load.letters.append(self._letter(event, table, refused.guilty[sequence]))
+            load.drop(sequences)
+
+    def _letter(self, event: Event, table: str, error: Refusal) -> Letter:
+        column = column_of(error, table)
+        where = f"table {table}" + (f", column {column}" if column else "")
+        return letter_of_event(
+            event,
+            self._exact,
+            reason="refused by the database",
+            detail=f"{where}: {_text(error)}",
+            sqlstate=error.sqlstate if isinstance(error, psycopg.Error) else None,
+            table=table,
+            column=column,
+        )
+
+    # --- bookkeeping --------------------------------------------------------------------------------------------
+
+    def _letter_row(self, letter: Letter, load_id: str) -> tuple[Any, ...]:
+        message = letter.message
+        attributes = json_text({_clean(k): _clean(v) for k, v in message.attributes.items()}, True)
+        return (
+            letter.letter_id,
+            letter.event_id,
+            letter.digest,
+            letter.reason,
+            letter.detail,
+            letter.sqlstate,
+            letter.table,
+            letter.column,
+            message.message_id,
+            from_micros(message.published),
+            message.attempt,
+            _clean(message.ordering_key),
+            attributes,
+            letter.body_encoding,
+            letter.body,
+            letter.is_record,
+            load_id,
+            self._worker,
+        )
+
+    def _resolve_letters(self, cursor: psycopg.Cursor, load: BundleLoad) -> None:
+        """Letters of events that are stored now are resolved by this very transaction."""
+        row = cursor.execute(self._statements.open_letters).fetchone()
+        if row is None or not row[0]:
+            return
+        events = load.loaded() + load.duplicates + load.fitted.duplicates
+        if events:
+            cursor.execute(
+                self._statements.resolve,
+                (
+                    f"loaded by {load.fitted.load_id}",
+                    [event.identity for event in events],
+                    [event.digest for event in events],
+                ),
+            )
+
+    def _discard(self, cursor: psycopg.Cursor, load: BundleLoad) -> None:
+        row = cursor.execute(self._statements.kept_discards).fetchone()
+        room = max(0, _KEPT_BODIES - (row[0] if row else 0))
+        kept = load.discards[:room]
+        if kept:
+            cursor.executemany(
+                self._statements.discard,
+                [(item.event_id, item.table, item.reason, item.body, load.fitted.load_id) for item in kept],
+            )
+
+    def _receipts(self, load: BundleLoad) -> list[tuple[Any, ...]]:
+        """One receipt a table with rows; what has no table stands under the empty name."""
+        fitted = load.fitted
+        published: dict[str, list[int]] = {}
+        counts: dict[str, int] = {}
+        for sequence in load.sequences():
+            root = fitted.roots[sequence]
+            moment = fitted.events[sequence].message.published
+            span = published.get(root)
+            if span is None:
+                published[root] = [moment, moment]
+            elif moment < span[0]:
+                span[0] = moment
+            elif moment > span[1]:
+                span[1] = moment
+            counts[root] = counts.get(root, 0) + 1
+        result: list[tuple[Any, ...]] = []
+        for rows in load.tables():
+            name = rows.plan.table.name
+            span = published.get(name)
+            oldest, newest = (from_micros(span[0]), from_micros(span[1])) if span else (None, None)
+            result.append(
+                (fitted.load_id, name, len(rows.rows), counts.get(name, 0), 0, 0, 0, oldest, newest, self._worker)
+            )
+        duplicates = len(load.duplicates) + len(fitted.duplicates)
+        if duplicates or load.letters or load.discard_count:
+            result.append(
+                (fitted.load_id, "", 0, 0, duplicates, len(load.letters), load.discard_count, None, None, self._worker)
+            )
+        return result
+
+
+def reused_letter(event: Event, exact: Exact) -> Letter:
+    """The letter of an event whose identity belongs to another event."""
+    return letter_of_event(
+        event,
+        exact,
+        reason="event id reused",
+        detail=f"the event id {event.identity!r} was used for another body before; the publisher must not reuse it",
+        table=event.table,
+    )
+
+
+def _move_to_overflow(rows: Rows, sequence: int) -> bool:
+    """Move the payload of an event's rows into the overflow column, where Postgres can store it out of line."""
+    plan = rows.plan
+    system = 3 if plan.path[1:] else 5
+    own = {names.ATTRIBUTES, names.RAW, names.OVERFLOW, names.WANTED_TABLE}
+    moved = False
+    for position, owner in enumerate(rows.owners):
+        if owner != sequence:
+            continue
+        row = rows.rows[position]
+        kept = orjson.loads(row[plan.overflow]) if row[plan.overflow] else {}
+        kept = dict(kept)
+        for index in range(system, len(plan.columns)):
+            name = plan.columns[index]
+            if row[index] is None or name in own:
+                continue
+            kept[name] = row[index]
+            row[index] = None
+            moved = True
+        row[plan.overflow] = json_text(kept, True)
+    return moved
+
+
+def _state(error: Refusal) -> str:
+    return (error.sqlstate or "") if isinstance(error, psycopg.Error) else ""
+
+
+def _text(error: Refusal) -> str:
+    """The server's message and detail; never the statement."""
+    if isinstance(error, psycopg.Error) and error.diag.message_primary:
+        detail = error.diag.message_detail
+        text = error.diag.message_primary
+        return f"{text} ({detail})" if detail else text
+    return str(error)
+
+
+def _clean(text: str) -> str:
+    return text.replace("\0", "\N{REPLACEMENT CHARACTER}")

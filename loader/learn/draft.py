@@ -1,0 +1,203 @@
+"""A draft: what would have to change so that given records fit. Nothing here touches the database."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from loader.plan import names
+from loader.plan.book import CHILD_FIRST, Book, Column, Table, TablePlan
+from loader.plan.fit import DISCARD, OVERFLOW, over_budget
+from loader.plan.kind import BY_DATA_TYPE
+from loader.settings.contract import SchemaContract
+
+# Columns that a table may have beyond its budget while it is drafted: our own, and variants of the last ones.
+_ROOM = 1_700
+
+
+class Frozen(Exception):
+    """The contract forbids what the record needs, and says `freeze`: the record becomes a dead letter."""
+
+
+class Discarded(Exception):
+    """The contract forbids what the record needs, and says `discard_row`: the record is left out and counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Addition:
+    """One column to add, or one of the columns of a table to make."""
+
+    table: str
+    column: str
+    data_type: str
+    nullable: bool
+    new_table: bool
+    parent: str | None
+    """Parent table of a child table that is made; None for a root table."""
+    variant: bool
+    first_event: str
+    """Identity of the event that first asked for it; empty for the loader's own columns of a new table."""
+    exists: bool = False
+    """The database has the column already (the user's own): only the schema has to hear of it."""
+
+
+_OWN_TYPES = {
+    names.DLT_ID: "text",
+    names.DLT_LOAD_ID: "text",
+    names.DLT_PARENT_ID: "text",
+    names.DLT_LIST_IDX: "bigint",
+    names.EVENT_ID: "text",
+    names.EVENT_DIGEST: "bigint",
+    names.PUBLISHED_AT: "timestamp",
+    names.ATTRIBUTES: "json",
+    names.RAW: "json",
+    names.OVERFLOW: "json",
+    names.WANTED_TABLE: "text",
+}
+_REQUIRED = frozenset({names.DLT_ID, names.DLT_LOAD_ID, names.DLT_PARENT_ID, names.DLT_LIST_IDX})
+
+# Keys that name a thing rather than a property: as columns they would be endless (hazard B26).
+_LOOKS_LIKE_AN_ID = re.compile(
+    r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"  # UUID
+    r"|(?=[0-9a-fA-F]*\d)[0-9a-fA-F]{16,}"  # hex digests and object ids
+    r"|\d{4,}"  # numeric ids
+    r"|\d{4}-\d\d(?:-\d\d.*)?"  # dates
+    r"|[0-9A-HJKMNP-TV-Z]{26}"  # ULID
+    r"|[A-Za-z]{1,10}[_:-](?=[0-9A-Za-z]*\d)[0-9A-Za-z]{10,}"  # prefixed ids: cus_9s6XKzkNRiz8i3
+    r"|[^@\s]+@[^@\s]+\.[^@\s]+",  # mail addresses
+    re.ASCII,
+).fullmatch
+
+
+def is_map(value: dict[str, Any]) -> bool:
+    """Whether every key of the object is an id, a date or an address: then it is a map, not a record."""
+    return bool(value) and all(_LOOKS_LIKE_AN_ID(key) for key in value)
+
+
+class Draft:
+    """Policy for a Fitter that adds to `book` (a book of its own) what is missing, and remembers each addition."""
+
+    room = _ROOM
+
+    def __init__(self, contract: SchemaContract, current_event: Callable[[], str]) -> None:
+        self.contract = contract
+        self.additions: list[Addition] = []
+        self.unkeyed: set[str] = set()
+        """Root tables that are there without a unique index on `_dlt_id`."""
+        self._current_event = current_event
+        self._new_tables: dict[str, str | None] = {}
+        self._rules: Any = None
+
+    def root(self, book: Book, name: str) -> TablePlan:
+        self._rules = book.rules
+        plan = book.plan(name)
+        if plan is not None:
+            return plan
+        if name not in book.tables:
+            self._may_add_table(name)
+        return self._make(book, name, None, book.root_columns(), ())
+
+    def child(self, book: Book, parent: TablePlan, path: tuple[str, ...]) -> TablePlan | int:
+        name = names.joined(*path)
+        plan = book.plan(name, path)
+        if plan is not None:
+            return plan
+        if name not in book.tables:
+            if book.full:
+                return OVERFLOW
+            if not self._may_add_child(name):
+                return DISCARD
+        return self._make(book, name, parent.table.name, CHILD_FIRST, path)
+
+    def column(self, plan: TablePlan, name: str, data_type: str, variant_of: str | None) -> int:
+        index = plan.index.get(name)
+        if index is not None:
+            return index
+        ours = name in _OWN_TYPES
+        table = plan.table
+        if not ours:
+            exists = name in table.columns
+            if not exists and over_budget(plan, self._rules):
+                return OVERFLOW
+            if not self._may_add_column(table.name, name, variant_of):
+                return DISCARD
+        column = self._add(table, name, data_type, variant=variant_of is not None)
+        index = plan.index[name] = len(plan.columns)
+        plan.columns.append(name)
+        plan.blank.append(None)
+        table.columns[name] = column
+        if name == names.OVERFLOW:
+            plan.overflow = index
+        return index
+
+    def stays_json(self, plan: TablePlan, name: str, value: dict[str, Any]) -> bool:
+        return is_map(value)
+
+    def _make(
+        self, book: Book, name: str, parent: str | None, needed: tuple[str, ...], path: tuple[str, ...]
+    ) -> TablePlan:
+        table = book.tables.get(name)
+        if table is None:
+            table = book.tables[name] = Table(name, row_keys=frozenset({"drafted"}))
+            self._new_tables[name] = parent
+        for column in needed:
+            if column not in table.columns or column in table.foreign:
+                table.columns[column] = self._add(table, column, _OWN_TYPES[column], variant=False)
+        if not path and not table.row_keys:
+            self.unkeyed.add(name)
+            table.row_keys = frozenset({"drafted"})
+        plan = book.plan(name, path)
+        assert plan is not None
+        return plan
+
+    def _add(self, table: Table, name: str, data_type: str, variant: bool) -> Column:
+        new_table = table.name in self._new_tables
+        exists = name in table.columns
+        kind = table.columns[name].kind if exists else BY_DATA_TYPE[data_type]
+        self.additions.append(
+            Addition(
+                table=table.name,
+                column=name,
+                data_type=kind.data_type or data_type,
+                # Rows that are there have no value yet: NOT NULL is for tables that we make.
+                nullable=not (new_table and name in _REQUIRED),
+                new_table=new_table,
+                parent=self._new_tables.get(table.name),
+                variant=variant,
+                first_event=self._current_event(),
+                exists=exists,
+            )
+        )
+        if exists:
+            table.foreign = table.foreign - {name}
+        return Column(name, kind)
+
+    def _may_add_table(self, name: str) -> None:
+        mode = self.contract.tables
+        if mode == "freeze":
+            raise Frozen(f"table {name} is not there and the schema contract freezes tables")
+        if mode != "evolve":
+            raise Discarded(f"table {name} is not there and the schema contract says tables={mode}")
+
+    def _may_add_child(self, name: str) -> bool:
+        if self.contract.tables == "discard_value":
+            return False
+        self._may_add_table(name)
+        return True
+
+    def _may_add_column(self, table: str, name: str, variant_of: str | None) -> bool:
+        if variant_of is None:
+            if table in self._new_tables:  # dlt: the columns of a new table are part of the new table
+                return True
+            entity, mode = "columns", self.contract.columns
+            why = f"column {table}.{name} is not there"
+        else:
+            entity, mode = "data_type", self.contract.data_type
+            why = f"a value does not fit the type of column {table}.{variant_of}"
+        if mode == "freeze":
+            raise Frozen(f"{why} and the schema contract freezes {entity}")
+        if mode == "discard_row":
+            raise Discarded(f"{why} and the schema contract says {entity}=discard_row")
+        return mode == "evolve"

@@ -1,0 +1,92 @@
+"""The loader's own tables beside dlt's, each made once under the advisory lock. One readable place for their SQL."""
+
+from __future__ import annotations
+
+DEAD_LETTERS = "_dead_letters"
+DISCARDS = "_discards"
+RECEIPTS = "_receipts"
+SCHEMA_LOG = "_schema_log"
+
+TABLES: dict[str, str] = {
+    # Every message (or element of an array) that could not be loaded, with the reason. Open until resolved_at is set
+    # by the transaction in which the event was loaded after all. A reused event id has many bodies, so the digest
+    # is part of the key.
+    DEAD_LETTERS: """
+create table if not exists {schema}._dead_letters (
+    letter_id text primary key,
+    _event_id text not null,
+    _event_digest bigint not null,
+    reason text not null,
+    detail text not null,
+    sqlstate text,
+    table_name text,
+    column_name text,
+    message_id text not null,
+    published_at timestamptz not null,
+    attempt integer not null,
+    ordering_key text not null,
+    attributes jsonb not null,
+    body_encoding text not null,
+    body text not null,
+    is_record boolean not null,
+    load_id text not null,
+    worker text not null,
+    created_at timestamptz not null default now(),
+    resolved_at timestamptz,
+    resolution text
+)""",
+    "_dead_letters_open": """
+create index if not exists _dead_letters_open on {schema}._dead_letters (_event_id) where resolved_at is null""",
+    # What a contract's discard_row and discard_value left out: all are counted, the first 100 bodies kept.
+    DISCARDS: """
+create table if not exists {schema}._discards (
+    discard_id bigint generated always as identity primary key,
+    _event_id text not null,
+    table_name text not null,
+    reason text not null,
+    body text,
+    load_id text not null,
+    created_at timestamptz not null default now()
+)""",
+    # What each load did, per table: the receipt that `reconcile` compares with the tables.
+    RECEIPTS: """
+create table if not exists {schema}._receipts (
+    load_id text not null,
+    table_name text not null,
+    row_count bigint not null,
+    event_count bigint not null,
+    duplicate_count bigint not null,
+    dead_letter_count bigint not null,
+    discard_count bigint not null,
+    oldest_published_at timestamptz,
+    newest_published_at timestamptz,
+    worker text not null,
+    committed_at timestamptz not null default now()
+)""",
+    "_receipts_load_id": "create index if not exists _receipts_load_id on {schema}._receipts (load_id)",
+    # Every column ever added, and the event that first asked for it.
+    SCHEMA_LOG: """
+create table if not exists {schema}._schema_log (
+    entry_id bigint generated always as identity primary key,
+    added_at timestamptz not null default now(),
+    table_name text not null,
+    column_name text not null,
+    data_type text not null,
+    is_variant boolean not null,
+    new_table boolean not null,
+    first_event_id text not null,
+    worker text not null,
+    schema_version bigint not null
+)""",
+}
+
+LOG_ADDITION = """
+insert into {schema}._schema_log
+    (table_name, column_name, data_type, is_variant, new_table, first_event_id, worker, schema_version)
+values (%s, %s, %s, %s, %s, %s, %s, %s)
+"""
+
+STORE_VERSION = """
+insert into {schema}._dlt_version (version, engine_version, inserted_at, schema_name, version_hash, schema)
+values (%s, %s, now(), %s, %s, %s)
+"""

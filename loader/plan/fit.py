@@ -1,0 +1,445 @@
+"""Fit a record into rows: each value goes to the column that holds it exactly, or the record is a misfit.
+
+The walk equals dlt's relational normalizer (dicts flatten, lists become child tables, nesting counts down), so that
+the result is what stock dlt would have stored; only values that dlt would change go elsewhere.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn, Protocol
+
+from loader.message.identity import child_id
+from loader.plan import names
+from loader.plan.book import Book, Column, Entry, Node, PlanRules, Slot, TablePlan
+from loader.plan.kind import (
+    BIGINT,
+    DICT,
+    DIRECT,
+    FLOAT,
+    INT,
+    LIST,
+    MAX_BIGINT,
+    MIN_BIGINT,
+    REFUSED,
+    SLOW,
+    TIME,
+    InexactNumber,
+    json_text,
+)
+from loader.plan.timestamp import instant
+
+# orjson reads integers beyond 64 bit as floats; any float that large may have been one.
+_SUSPECT = float(2**63)
+# Slots kept per object: endless spellings of one column must not fill the memory.
+_MAX_SLOTS = 20_000
+
+OVERFLOW = -1
+"""Answer of a policy: the value goes to the overflow column."""
+DISCARD = -2
+"""Answer of a policy: the contract says that this value is left out."""
+
+
+class Misfit(Exception):
+    """The record needs a table or column that the book does not have."""
+
+
+class Refit(Exception):
+    """Two keys were found to fill one place while the row was half built: fit the record once more."""
+
+
+class Policy(Protocol):
+    """What to do when a table or a column is missing: raise Misfit, or draft it (loader/learn/draft.py)."""
+
+    room: int
+    """Spare cells that a row needs while columns are drafted."""
+
+    def root(self, book: Book, name: str) -> TablePlan: ...
+
+    def child(self, book: Book, parent: TablePlan, path: tuple[str, ...]) -> TablePlan | int:
+        """The plan of a child table, OVERFLOW or DISCARD. Raises Misfit."""
+
+    def column(self, plan: TablePlan, name: str, data_type: str, variant_of: str | None) -> int:
+        """Index of the column, OVERFLOW or DISCARD. Raises Misfit."""
+
+    def stays_json(self, plan: TablePlan, name: str, value: dict[str, Any]) -> bool:
+        """Whether a dict that is met for the first time is kept as one JSON value."""
+
+
+class Strict:
+    """Load with what is there; anything new is a misfit. What is full already overflows without learning again."""
+
+    room = 0
+
+    def __init__(self, rules: PlanRules) -> None:
+        self._rules = rules
+
+    def root(self, book: Book, name: str) -> TablePlan:
+        plan = book.plan(name)
+        if plan is None:
+            raise Misfit(f"table {name}")
+        return plan
+
+    def child(self, book: Book, parent: TablePlan, path: tuple[str, ...]) -> TablePlan | int:
+        name = names.joined(*path)
+        plan = book.plan(name, path)
+        if plan is not None:
+            return plan
+        if book.full and name not in book.tables:
+            return OVERFLOW
+        raise Misfit(f"table {name}")
+
+    def column(self, plan: TablePlan, name: str, data_type: str, variant_of: str | None) -> int:
+        index = plan.index.get(name)
+        if index is not None:
+            return index
+        if plan.overflow >= 0 and over_budget(plan, self._rules):
+            return OVERFLOW
+        raise Misfit(f"column {plan.table.name}.{name}")
+
+    def stays_json(self, plan: TablePlan, name: str, value: dict[str, Any]) -> bool:
+        return names.variant(name, "json") in plan.index
+
+
+def over_budget(plan: TablePlan, rules: PlanRules) -> bool:
+    """Whether the table has all the columns that it may have (LOADER_MAX_COLUMNS)."""
+    return len(plan.table.columns) >= rules.max_columns
+
+
+class Rows:
+    """Rows of one table, each beside the number of the event that it belongs to."""
+
+    __slots__ = ("owners", "plan", "rows")
+
+    def __init__(self, plan: TablePlan) -> None:
+        self.plan = plan
+        self.rows: list[list[Any]] = []
+        self.owners: list[int] = []
+
+
+class Fitter:
+    """Fits records one after the other into `self.tables`. Not shared between threads."""
+
+    def __init__(self, book: Book, policy: Policy | None = None) -> None:
+        self.book = book
+        self.policy: Policy = policy or Strict(book.rules)
+        self.tables: dict[str, Rows] = {}
+        self.discarded_values = 0
+        self._room: list[Any] = [None] * self.policy.room
+        self._sequence = 0
+        self._exact = False
+        self._limit = _SUSPECT
+        self._used: set[tuple[str, str]] = set()
+
+    def fit(
+        self,
+        sequence: int,
+        table: str,
+        record: dict[str, Any],
+        system: tuple[Any, ...],
+        exact: bool,
+        wanted: str | None,
+    ) -> None:
+        """Add the rows of one event, or none at all.
+
+        `system` are the values of `Book.root_columns()`, `_dlt_id` first; `exact` says that integers in `record`
+        kept all their digits; `wanted` is the table that the event would have had if another one were allowed.
+        Raises Misfit, InexactNumber (call again with an exact record), ValueError (can never be stored).
+        """
+        while True:
+            try:
+                self._fit(sequence, table, record, system, exact, wanted)
+                return
+            except Refit:
+                self._undo(sequence)
+            except BaseException:
+                self._undo(sequence)
+                raise
+
+    def _fit(
+        self,
+        sequence: int,
+        table: str,
+        record: dict[str, Any],
+        system: tuple[Any, ...],
+        exact: bool,
+        wanted: str | None,
+    ) -> None:
+        self._sequence = sequence
+        self._exact = exact
+        self._limit = float("inf") if exact else _SUSPECT
+        if self._used:
+            self._used.clear()
+        plan = self.policy.root(self.book, table)
+        row = plan.blank.copy()
+        if self._room:
+            row += self._room
+        row[: len(system)] = system
+        if wanted is not None:
+            index = self.policy.column(plan, names.WANTED_TABLE, "text", None)
+            if index >= 0:
+                row[index] = wanted
+        self._add(plan, row)
+        level = self.book.rules.max_nesting
+        self._fill(plan, plan.nodes.get(level) or plan.node(level), record, row, system[0])
+        if plan.overflow >= 0 and row[plan.overflow] is not None:
+            row[plan.overflow] = json_text(row[plan.overflow], exact)
+
+    def _add(self, plan: TablePlan, row: list[Any]) -> None:
+        rows = self.tables.get(plan.table.name)
+        if rows is None or rows.plan is not plan:
+            rows = self.tables[plan.table.name] = self._renewed(plan, rows)
+        rows.rows.append(row)
+        rows.owners.append(self._sequence)
+
+    def _renewed(self, plan: TablePlan, rows: Rows | None) -> Rows:
+        if rows is not None and rows.rows and rows.plan.columns != plan.columns:
+            raise Misfit(f"table {plan.table.name} changed while a bundle was built")
+        renewed = Rows(plan)
+        if rows is not None:
+            renewed.rows, renewed.owners = rows.rows, rows.owners
+        return renewed
+
+    def _undo(self, sequence: int) -> None:
+        for rows in self.tables.values():
+            while rows.owners and rows.owners[-1] == sequence:
+                rows.owners.pop()
+                rows.rows.pop()
+
+    def _fill(self, plan: TablePlan, node: Node, record: dict[str, Any], row: list[Any], row_id: str) -> None:
+        get = node.slots.get
+        limit = self._limit
+        for key, value in record.items():
+            entry = get(key)
+            if entry is None:
+                if value is None:
+                    continue
+                entry = self._entry(plan, node, key)
+            cls, index, fast, slot = entry
+            if value.__class__ is cls:
+                if fast == DIRECT:
+                    row[index] = value
+                    continue
+                if fast == INT:
+                    if MIN_BIGINT <= value <= MAX_BIGINT:
+                        row[index] = value
+                        continue
+                elif fast == FLOAT:
+                    if -limit < value < limit:
+                        row[index] = value
+                        continue
+                elif fast == DICT:
+                    self._fill(plan, slot.node, value, row, row_id)  # type: ignore[arg-type]
+                    continue
+                elif fast == LIST:
+                    if value:
+                        self._list(plan, node, key, slot, value, row, row_id)
+                    continue
+                elif fast == TIME:
+                    text = instant(value)
+                    if text is not None:
+                        row[index] = text
+                        continue
+            elif value is None:
+                continue
+            self._place(plan, node, key, value, row, row_id, slot)
+
+    def _entry(self, plan: TablePlan, node: Node, key: str) -> Entry:
+        """The slot of a key that is met for the first time in this object."""
+        name = names.of_key(key)
+        if node.path:
+            name = names.joined(*node.path, name)
+        slot = Slot(names.unreserved(name))
+        column = plan.table.columns.get(slot.name)
+        index = plan.index.get(slot.name)
+        entry: Entry = (None, -1, SLOW, slot)
+        if column is not None and index is not None:
+            plan.own(index, node, key, slot)
+            if column.kind.fast != SLOW and not slot.shared:
+                entry = (column.kind.python, index, column.kind.fast, slot)
+        if len(node.slots) < _MAX_SLOTS:
+            node.slots[key] = entry
+        return entry
+
+    def _place(
+        self, plan: TablePlan, node: Node, key: str, value: Any, row: list[Any], row_id: str, slot: Slot
+    ) -> None:
+        """Whatever the fast way does not take: another type than usual, JSON columns, first meetings, shared slots."""
+        cls = value.__class__
+        column = plan.table.columns.get(slot.name)
+        if cls is dict or cls is list:
+            if self._nested(plan, node, key, value, row, row_id, slot, column):
+                return
+        elif cls is float and not -self._limit < value < self._limit:
+            raise InexactNumber
+        index = plan.index.get(slot.name)
+        if column is not None and (index is not None or column.generated):
+            stored = REFUSED if index is None else column.kind.accept(value)
+            if stored is not REFUSED and index is not None:
+                self._set(plan, node, key, slot, index, stored, value, row)
+                return
+            data_type = data_type_of(value)
+            name = names.variant(slot.name, data_type)
+            index = slot.variants.get(name)
+            if index is None:
+                index = self.policy.column(plan, name, data_type, slot.name)
+                if index >= 0:
+                    plan.own(index, node, key, slot)
+                    slot.variants[name] = index
+        else:
+            data_type = base_type_of(value)
+            index = self.policy.column(plan, slot.name, data_type, None)
+            if index >= 0:
+                # Drafted just now: the value is asked again, for it may need a variant beside the new column.
+                plan.own(index, node, key, slot)
+                self._place(plan, node, key, value, row, row_id, slot)
+                return
+        if index == DISCARD:
+            self.discarded_values += 1
+        elif index == OVERFLOW:
+            self._overflow(plan, node, key, value, row)
+        else:
+            kept = plan.table.columns[name].kind.accept(variant_value(value))
+            if kept is REFUSED:
+                self._overflow(plan, node, key, value, row)
+            else:
+                self._set(plan, node, key, slot, index, kept, value, row)
+
+    def _set(
+        self, plan: TablePlan, node: Node, key: str, slot: Slot, index: int, stored: Any, value: Any, row: list[Any]
+    ) -> None:
+        if row[index] is not None:
+            self._overflow(plan, node, key, value, row)
+            return
+        row[index] = json_text(stored, self._exact) if stored.__class__ in (dict, list) else stored
+
+    def _nested(
+        self,
+        plan: TablePlan,
+        node: Node,
+        key: str,
+        value: Any,
+        row: list[Any],
+        row_id: str,
+        slot: Slot,
+        column: Column | None,
+    ) -> bool:
+        """Flatten a dict or open a child table; False when the value stays JSON."""
+        if (column is not None and column.kind.data_type == "json") or node.level <= 0:
+            return False
+        if value.__class__ is dict:
+            if slot.node is None:
+                if value and self.policy.stays_json(plan, slot.name, value):
+                    return False
+                slot.node = Node((*node.path, names.of_key(key)), node.level - 1)
+            if column is None and key in node.slots and not slot.shared:
+                node.slots[key] = (dict, -1, DICT, slot)
+            self._fill(plan, slot.node, value, row, row_id)
+        elif value:
+            self._list(plan, node, key, slot, value, row, row_id)
+        return True
+
+    def _list(
+        self, plan: TablePlan, node: Node, key: str, slot: Slot, value: list[Any], row: list[Any], row_id: str
+    ) -> None:
+        child = slot.child
+        if child is None:
+            path = (*plan.path, *node.path, names.of_key(key))
+            child = plan.children.get(path)
+            if child is None:
+                answer = self.policy.child(self.book, plan, path)
+                if not isinstance(answer, TablePlan):
+                    if answer == DISCARD:
+                        self.discarded_values += 1
+                    else:
+                        self._overflow(plan, node, key, value, row)
+                    return
+                child = plan.children[path] = answer
+            slot.child = child
+            taker = plan.taken_by.setdefault(child.table.name, slot)
+            if taker is not slot:
+                # Ids of list elements hold the table and the position: two lists in one table would collide.
+                taker.shared = slot.shared = True
+                raise Refit
+            if plan.table.columns.get(slot.name) is None and key in node.slots:
+                node.slots[key] = (list, -1, LIST, slot)
+        if slot.shared:
+            place = (row_id, child.table.name)
+            if place in self._used:
+                self._overflow(plan, node, key, value, row)
+                return
+            self._used.add(place)
+        self._elements(child, value, row_id, node.level - 1)
+
+    def _elements(self, plan: TablePlan, elements: list[Any], parent_id: str, level: int) -> None:
+        name = plan.table.name
+        node = plan.nodes.get(level) or plan.node(level)
+        room = self._room
+        for position, element in enumerate(elements):
+            row = plan.blank.copy()
+            if room:
+                row += room
+            row_id = child_id(parent_id, name, position)
+            row[0] = row_id
+            row[1] = parent_id
+            row[2] = position
+            self._add(plan, row)
+            cls = element.__class__
+            if cls is dict:
+                self._fill(plan, node, element, row, row_id)
+            elif cls is list:
+                # A list in a list needs a row between, one level further down: as dlt does it.
+                self._fill(plan, plan.node(level - 1), {names.LIST_WRAP: element}, row, row_id)
+            elif element is not None:
+                self._fill(plan, node, {names.VALUE: element}, row, row_id)
+            if plan.overflow >= 0 and row[plan.overflow] is not None:
+                row[plan.overflow] = json_text(row[plan.overflow], self._exact)
+
+    def _overflow(self, plan: TablePlan, node: Node, key: str, value: Any, row: list[Any]) -> None:
+        """Keep a value under its own key in the overflow column: budget reached, or its place was taken."""
+        index = plan.overflow
+        if index < 0:
+            index = self.policy.column(plan, names.OVERFLOW, "json", None)
+            if index < 0:
+                raise_unplaceable(plan, key)
+        if row[index] is None:
+            row[index] = {}
+        kept = row[index]
+        for fragment in node.path:
+            kept = kept.setdefault(fragment, {})
+            if kept.__class__ is not dict:
+                raise_unplaceable(plan, key)
+        name = key
+        while name in kept:
+            name += "'"
+        kept[name] = value
+
+
+def raise_unplaceable(plan: TablePlan, key: str) -> NoReturn:
+    raise ValueError(f"no column of table {plan.table.name} can take the key {key!r}")
+
+
+_DATA_TYPES: dict[type, str] = {str: "text", float: "double", bool: "bool", dict: "json", list: "json"}
+
+
+def data_type_of(value: Any) -> str:
+    """dlt's type of a variant column for this value. Text stays text even if it looks like an instant."""
+    if value.__class__ is int:
+        return "bigint" if MIN_BIGINT <= value <= MAX_BIGINT else "text"
+    return _DATA_TYPES[value.__class__]
+
+
+def base_type_of(value: Any) -> str:
+    """dlt's type of a new column that starts with this value. Integers beyond 64 bit begin a bigint all the same:
+    the digits go to its text variant, so that the order of messages does not decide the column's type."""
+    if value.__class__ is str:
+        return "text" if instant(value) is None else "timestamp"
+    if value.__class__ is int:
+        return "bigint"
+    return _DATA_TYPES[value.__class__]
+
+
+def variant_value(value: Any) -> Any:
+    """What a variant column stores: integers beyond 64 bit as text with every digit."""
+    if value.__class__ is int and BIGINT.accept(value) is REFUSED:
+        return str(value)
+    return value

@@ -1,0 +1,69 @@
+"""Column and table names as dlt spells them (snake_case, 63 bytes), with memory bounded against endless spellings."""
+
+from __future__ import annotations
+
+from dlt.common.normalizers.naming.snake_case import NamingConvention
+
+MAX_IDENTIFIER = 63
+"""Postgres cuts names at 63 bytes; dlt shortens before that, with a hash that keeps long names apart."""
+
+EMPTY_KEY = "_empty"
+VALUE = "value"
+LIST_WRAP = "list"
+
+# The loader's own columns. A payload key that would land on one of them is stored under `payload…` instead.
+EVENT_ID = "_event_id"
+EVENT_DIGEST = "_event_digest"
+PUBLISHED_AT = "_published_at"
+ATTRIBUTES = "_attributes"
+RAW = "_raw"
+OVERFLOW = "_overflow"
+WANTED_TABLE = "_wanted_table"
+DLT_ID = "_dlt_id"
+DLT_LOAD_ID = "_dlt_load_id"
+DLT_PARENT_ID = "_dlt_parent_id"
+DLT_LIST_IDX = "_dlt_list_idx"
+
+_OURS = frozenset({EVENT_ID, EVENT_DIGEST, PUBLISHED_AT, ATTRIBUTES, RAW, OVERFLOW, WANTED_TABLE})
+# https://www.postgresql.org/docs/current/ddl-system-columns.html: no table may have a column of such a name.
+_SYSTEM = frozenset({"tableoid", "xmin", "cmin", "xmax", "cmax", "ctid"})
+
+_CACHE_LIMIT = 50_000
+
+naming = NamingConvention(max_length=MAX_IDENTIFIER)
+
+
+def trim_caches() -> None:
+    """Empty dlt's unbounded name cache when it has grown: called between bundles, for keys may be endless."""
+    if NamingConvention._normalize_identifier.cache_info().currsize > _CACHE_LIMIT:
+        NamingConvention._normalize_identifier.cache_clear()
+
+
+def of_key(key: str) -> str:
+    """The name of one payload key, as dlt's relational normalizer spells it."""
+    if not key or key.isspace():
+        return EMPTY_KEY
+    try:
+        return naming.normalize_path(key) or EMPTY_KEY
+    except ValueError:  # nothing is left of keys such as "__"
+        return EMPTY_KEY
+
+
+def joined(*fragments: str) -> str:
+    """The name of a nested column or child table."""
+    return naming.shorten_fragments(*fragments)
+
+
+def variant(column: str, data_type: str) -> str:
+    """The variant column that takes values of another type than `column` has."""
+    return naming.shorten_fragments(column, f"v_{data_type}")
+
+
+def unreserved(column: str) -> str:
+    """`column`, or a name of its own where it would hit the loader's, dlt's or Postgres's own columns.
+
+    `_dlt_id` → `payload_dlt_id`, `_event_id` → `payload_event_id`, `ctid` → `payload_ctid`.
+    """
+    if column.startswith("_dlt") or column in _OURS or column in _SYSTEM:
+        return naming.shorten_fragments(f"payload_{column.lstrip('_')}")
+    return column

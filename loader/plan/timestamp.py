@@ -1,0 +1,69 @@
+"""Which texts are instants: the ones that dlt detects as timestamps, and only those that Postgres stores unchanged."""
+
+from __future__ import annotations
+
+import datetime
+import re
+
+from dlt.common.schema.detections import is_iso_timestamp
+from dlt.common.time import parse_iso_like_datetime
+
+_UTC = datetime.UTC
+_LONGEST = 64
+
+# The everyday spellings, which Postgres reads as Python does. Offsets beyond 15 hours are left to the slow road:
+# Postgres refuses them (SQLSTATE 22009) although Python does not.
+_COMMON = re.compile(
+    r"\d{4}-\d\d-\d\d[T ](?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d(?:\.\d{1,6})?(?:Z|[+-](?:0\d|1[0-4]):[0-5]\d)?\Z", re.ASCII
+).match
+_fromisoformat = datetime.datetime.fromisoformat
+
+
+def instant(text: str) -> str | None:
+    """The text to store for an instant, or None when `text` is not one.
+
+    A time without a zone is UTC (as in dlt); digits beyond microseconds are cut, for Postgres would round them.
+    An instant outside the years 1 to 9999 UTC is text: Python, Java and JavaScript readers fail on it.
+    """
+    if _COMMON(text):
+        try:
+            moment = _fromisoformat(text)
+        except ValueError:
+            return None
+        if 1 < moment.year < 9999:
+            return text
+        return _in_utc(moment)
+    if len(text) > _LONGEST or is_iso_timestamp(str, text) is None:
+        return None
+    try:
+        parsed = parse_iso_like_datetime(text)
+    except (ValueError, OverflowError):
+        return None
+    if not isinstance(parsed, datetime.datetime):
+        return None
+    return _in_utc(parsed)
+
+
+def _in_utc(moment: datetime.datetime) -> str | None:
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=_UTC)
+    try:
+        moment = moment.astimezone(_UTC)
+    except OverflowError:
+        return None
+    return moment.isoformat(sep=" ")
+
+
+_prefixes: dict[int, str] = {}
+
+
+def from_micros(micros: int) -> str:
+    """Text of an instant in microseconds since the epoch. The second is remembered: publish times cluster."""
+    seconds, fraction = divmod(micros, 1_000_000)
+    prefix = _prefixes.get(seconds)
+    if prefix is None:
+        if len(_prefixes) > 4096:
+            _prefixes.clear()
+        prefix = datetime.datetime.fromtimestamp(seconds, _UTC).strftime("%Y-%m-%d %H:%M:%S")
+        _prefixes[seconds] = prefix
+    return f"{prefix}.{fraction:06d}+00"

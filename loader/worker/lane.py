@@ -1,0 +1,218 @@
+"""A lane loads events: one connection, one book, one load at a time. The worker has two, one of them learns."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol, TypeVar
+
+import psycopg
+
+from loader.copy.bundle_load import BundleLoad, Discard
+from loader.copy.committer import Committer, OverflowNeeded, reused_letter
+from loader.copy.load_id import LoadIds
+from loader.database.sqlstate import Verdict, verdict
+from loader.dead_letter.letter import Letter, letter_of_event
+from loader.learn.learner import Learner, Snapshot
+from loader.message.message import Event
+from loader.plan import names
+from loader.plan.book import Book, PlanRules
+from loader.plan.fit import Policy
+from loader.plan.fitting import Source, fit_events
+from loader.worker.backoff import Backoff
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+# Types changed by hand (ALTER … TYPE varchar) would take other values without a word: look again now and then.
+REFRESH_SECONDS = 300.0
+
+
+class Connector(Protocol):
+    """Opens connections; loader/database/connection.py has the real one."""
+
+    def connect(self, application_name: str) -> psycopg.Connection: ...
+
+
+class Abandoned(Exception):
+    """The worker must stop before the database took the events: they are nacked, nothing of them is stored."""
+
+
+class Health(Protocol):
+    """Who wants to know how the database does."""
+
+    def database_failed(self, error: BaseException) -> None: ...
+
+    def database_works(self) -> None: ...
+
+
+@dataclass(slots=True)
+class Loaded:
+    """Outcome of one load that was committed."""
+
+    load: BundleLoad
+    misfits: list[Event] = field(default_factory=list)
+    seconds: float = 0.0
+
+
+class Lane:
+    """Everything a thread needs to store events. `abort` ends its patience with an outage."""
+
+    def __init__(
+        self,
+        connector: Connector,
+        learner: Learner,
+        committer: Committer,
+        rules: PlanRules,
+        source: Source,
+        health: Health,
+        abort: threading.Event,
+        application_name: str,
+        load_ids: LoadIds,
+        policy: Callable[[], Policy] | None = None,
+    ) -> None:
+        self.learner = learner
+        self.source = source
+        self.abort = abort
+        self.health = health
+        self._connector = connector
+        self._committer = committer
+        self._rules = rules
+        self._application_name = application_name
+        self._load_ids = load_ids
+        self._policy = policy
+        self._conn: psycopg.Connection | None = None
+        self._book: Book | None = None
+        self._book_time = 0.0
+        self._offered: Snapshot | None = None
+
+    def load(
+        self,
+        events: Sequence[Event],
+        letters: Sequence[Letter] = (),
+        discards: Sequence[Discard] = (),
+        attempt: int = 0,
+        minority: bool = False,
+    ) -> list[Loaded]:
+        """Store events and letters; one Loaded for each transaction (more than one only after statement timeouts).
+
+        Waits for the database as long as it takes. Raises Abandoned when `abort` is set before it is done.
+        """
+        backoff = Backoff()
+        relearned = False
+        while True:
+            try:
+                return [self._load_once(events, letters, discards, attempt, minority)]
+            except OverflowNeeded as error:
+                needed = error.tables
+                self.patiently(lambda conn, tables=needed: self._add_overflow(conn, tables))
+                continue
+            except (psycopg.Error, UnicodeEncodeError) as error:
+                judged = verdict(error)
+                if judged is Verdict.RELEARN and not relearned:
+                    relearned = True
+                    self._book = None
+                    self.patiently(self.learner.prepare)
+                    continue
+                if judged is Verdict.HALVE and len(events) > 1:
+                    middle = len(events) // 2
+                    return self.load(events[:middle], letters, discards, attempt, minority) + self.load(
+                        events[middle:], (), (), attempt, minority
+                    )
+                self._failed(error)
+                relearned = False
+            if backoff.wait(self.abort):
+                raise Abandoned
+
+    def patiently(self, work: Callable[[psycopg.Connection], T]) -> T:
+        """Do something with a connection, again and again through an outage. LockNotAvailable is the caller's."""
+        backoff = Backoff()
+        while True:
+            try:
+                result = work(self.connection())
+            except psycopg.errors.LockNotAvailable:
+                raise
+            except psycopg.Error as error:
+                self._failed(error)
+            else:
+                self.health.database_works()
+                return result
+            if backoff.wait(self.abort):
+                raise Abandoned
+
+    def connection(self) -> psycopg.Connection:
+        """The lane's connection, opened anew if it broke."""
+        if self._conn is None or self._conn.closed or self._conn.broken:
+            self._conn = None
+            self._conn = self._connector.connect(self._application_name)
+        return self._conn
+
+    def offer(self, snapshot: Snapshot) -> None:
+        """From another thread: a newer picture of the dataset, taken up before the next load."""
+        self._offered = snapshot
+
+    def take_up(self, snapshot: Snapshot) -> None:
+        """Use a newer picture of the dataset; plans of unchanged tables are kept."""
+        book = snapshot.book(self._rules)
+        if self._book is not None:
+            book.inherit(self._book)
+        self._book = book
+        self._book_time = time.monotonic()
+
+    def close(self) -> None:
+        """Close the connection."""
+        if self._conn is not None:
+            self._conn.close()
+            self._conn = None
+
+    def _load_once(
+        self,
+        events: Sequence[Event],
+        letters: Sequence[Letter],
+        discards: Sequence[Discard],
+        attempt: int,
+        minority: bool,
+    ) -> Loaded:
+        conn = self.connection()
+        book = self._current_book(conn)
+        started = time.monotonic()
+        policy = self._policy() if self._policy is not None else None
+        fitted = fit_events(book, events, self._load_ids.next(), self.source, policy)
+        load = BundleLoad(fitted, list(letters), list(discards), attempt=attempt, minority=minority)
+        load.discard_count = len(discards) + fitted.discarded_values
+        for event, reason in fitted.refused:
+            load.letters.append(
+                letter_of_event(event, self.source.exact, "cannot be placed", reason, table=event.table)
+            )
+            load.dead.append(event)
+        for event in fitted.reused:
+            load.letters.append(reused_letter(event, self.source.exact))
+            load.dead.append(event)
+        if fitted.events or load.letters or load.discards:
+            self._committer.commit(conn, load)
+        self.health.database_works()
+        names.trim_caches()
+        return Loaded(load, fitted.misfits, time.monotonic() - started)
+
+    def _current_book(self, conn: psycopg.Connection) -> Book:
+        offered, self._offered = self._offered, None
+        if offered is not None and (self._book is None or offered.stored.version >= self._book.version):
+            self.take_up(offered)
+        if self._book is None or time.monotonic() - self._book_time > REFRESH_SECONDS:
+            self.learner.prepare(conn)
+            self.take_up(self.learner.read(conn))
+        assert self._book is not None
+        return self._book
+
+    def _add_overflow(self, conn: psycopg.Connection, tables: set[str]) -> None:
+        self.learner.add_overflow(conn, tables)
+        self._book = None
+
+    def _failed(self, error: BaseException) -> None:
+        self.health.database_failed(error)
+        if self._conn is not None and (self._conn.closed or self._conn.broken):
+            self._conn = None

@@ -1,0 +1,201 @@
+"""The learning lane: misfits are learned and loaded apart, so that their neighbours never wait for DDL."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import orjson
+import psycopg
+
+from loader.copy.bundle_load import Discard
+from loader.dead_letter.letter import letter_of_event
+from loader.learn.learner import NeedsAdoption, Snapshot
+from loader.learn.lesson import Lesson
+from loader.message.message import Event
+from loader.worker.lane import Abandoned, Lane, Loaded
+
+log = logging.getLogger(__name__)
+
+# A fixed short lock_timeout starves against busy loads; without one a long reader stalls everybody behind it.
+FIRST_LOCK_TIMEOUT_MS = 100
+LONGEST_LOCK_TIMEOUT_MS = 8_000
+_LESSONS = 3
+"""Lessons after which an event that still does not fit is a dead letter."""
+
+
+@dataclass(slots=True)
+class Task:
+    """Misfits to learn together."""
+
+    events: list[Event]
+    lock_timeout_ms: int = FIRST_LOCK_TIMEOUT_MS
+    not_before: float = 0.0
+    lessons: int = 0
+
+
+class Learning:
+    """Takes misfits from the loading lane; runs in a thread of its own."""
+
+    def __init__(
+        self,
+        lane: Lane,
+        on_loaded: Callable[[Loaded], None],
+        on_lesson: Callable[[Snapshot, Lesson], None],
+        on_abandoned: Callable[[list[Event]], None],
+    ) -> None:
+        self._lane = lane
+        self._on_loaded = on_loaded
+        self._on_lesson = on_lesson
+        self._on_abandoned = on_abandoned
+        self._tasks: list[Task] = []
+        self._condition = threading.Condition()
+        self._finishing = False
+        self._busy = 0
+        self.alert: str | None = None
+        """Why some events cannot be learned until somebody acts; None when all is well."""
+
+    def add(self, events: list[Event]) -> None:
+        """Misfits of a load. Those that wait already and these are learned together."""
+        with self._condition:
+            for task in self._tasks:
+                if task.lessons == 0 and task.not_before == 0.0:
+                    task.events.extend(events)
+                    break
+            else:
+                self._tasks.append(Task(events))
+            self._condition.notify_all()
+
+    @property
+    def waiting(self) -> int:
+        """Events that wait to be learned or are being learned."""
+        with self._condition:
+            return sum(len(task.events) for task in self._tasks) + self._busy
+
+    def finish(self) -> None:
+        """Take no more; `run` returns when all tasks are done or the lane's `abort` is set."""
+        with self._condition:
+            self._finishing = True
+            self._condition.notify_all()
+
+    def wake(self) -> None:
+        """Look at the stop conditions now."""
+        with self._condition:
+            self._condition.notify_all()
+
+    def run(self) -> None:
+        """Learn until `finish`; gives back what is left when the lane aborts."""
+        while True:
+            task = self._next()
+            if task is None:
+                return
+            self._busy = len(task.events)
+            try:
+                self._do(task)
+            except Abandoned:
+                self._on_abandoned(task.events)
+            finally:
+                self._busy = 0
+
+    def _next(self) -> Task | None:
+        with self._condition:
+            while True:
+                if self._lane.abort.is_set():
+                    left = [event for task in self._tasks for event in task.events]
+                    self._tasks.clear()
+                    if left:
+                        self._on_abandoned(left)
+                    return None
+                now = time.monotonic()
+                due = min(self._tasks, key=lambda task: task.not_before, default=None)
+                if due is not None and due.not_before <= now:
+                    self._tasks.remove(due)
+                    return due
+                if due is None and self._finishing:
+                    return None
+                self._condition.wait(None if due is None else min(due.not_before - now, 1.0))
+
+    def _do(self, task: Task) -> None:
+        lane = self._lane
+        try:
+            snapshot, lesson = lane.patiently(
+                lambda conn: lane.learner.learn(conn, task.events, lane.source, task.lock_timeout_ms)
+            )
+        except psycopg.errors.LockNotAvailable:
+            self._later(task)
+            return
+        except NeedsAdoption as error:
+            self.alert = str(error)
+            log.error("%s", error)
+            self._requeue(Task(task.events, not_before=time.monotonic() + 30.0))
+            return
+        self.alert = None
+        lane.take_up(snapshot)
+        self._on_lesson(snapshot, lesson)
+        self._load(task, lesson)
+
+    def _load(self, task: Task, lesson: Lesson) -> None:
+        source = self._lane.source
+        letters = []
+        discards = []
+        settled: list[Event] = []
+        for reasons, code in ((lesson.frozen, "frozen by contract"), (lesson.refused, "cannot be placed")):
+            for position, reason in reasons.items():
+                event = task.events[position]
+                letters.append(letter_of_event(event, source.exact, code, reason, table=event.table))
+                settled.append(event)
+        for position, reason in lesson.discarded.items():
+            event = task.events[position]
+            discards.append(Discard(event.identity, event.table, reason, orjson.dumps(event.record).decode()))
+            settled.append(event)
+        stopped = lesson.frozen.keys() | lesson.refused.keys() | lesson.discarded.keys()
+        events = [event for position, event in enumerate(task.events) if position not in stopped]
+        for loaded in self._lane.load(events, letters, discards):
+            loaded.load.dead.extend(settled)
+            settled = []
+            misfits, loaded.misfits = loaded.misfits, []
+            self._on_loaded(loaded)
+            if misfits:
+                self._again(task, misfits)
+
+    def _again(self, task: Task, misfits: list[Event]) -> None:
+        """Somebody changed the tables meanwhile; but what does not fit after several lessons never will."""
+        if task.lessons + 1 < _LESSONS:
+            self._requeue(Task(misfits, lessons=task.lessons + 1))
+            return
+        source = self._lane.source
+        letters = [
+            letter_of_event(
+                event,
+                source.exact,
+                "cannot be placed",
+                "does not fit even after the schema was evolved for it",
+                table=event.table,
+            )
+            for event in misfits
+        ]
+        for loaded in self._lane.load([], letters):
+            loaded.load.dead.extend(misfits)
+            self._on_loaded(loaded)
+
+    def _later(self, task: Task) -> None:
+        """The lock was not to be had: let others through, then wait longer for it, each root table on its own."""
+        timeout = min(task.lock_timeout_ms * 2, LONGEST_LOCK_TIMEOUT_MS)
+        not_before = time.monotonic() + min(2.0, task.lock_timeout_ms / 1000 * 2)
+        tables: dict[str, list[Event]] = {}
+        for event in task.events:
+            tables.setdefault(event.table, []).append(event)
+        first = len(tables) > 1
+        for events in tables.values():
+            # A mixed task failed because of one table: the others need not wait at all.
+            self._requeue(
+                Task(events, task.lock_timeout_ms if first else timeout, 0.001 if first else not_before, task.lessons)
+            )
+
+    def _requeue(self, task: Task) -> None:
+        with self._condition:
+            self._tasks.append(task)
+            self._condition.notify_all()
