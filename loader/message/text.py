@@ -51,8 +51,8 @@ def clean_text(text: str, counts: Cleaned | None = None) -> str:
 def clean(value: Any, counts: Cleaned | None = None) -> Any:
     """A parsed JSON value with every key and every text cleaned; containers are changed in place.
 
-    Two keys of one object that become the same key by this do not overwrite each other: the later one gets
-    underscores at its end until it is free.
+    Two keys of one object that become the same key by this do not overwrite each other: the cleaned one becomes
+    `key_2`, the next `key_3`, and so on.
     """
     if type(value) is str:
         return clean_text(value, counts)
@@ -80,14 +80,16 @@ def _clean_keys(container: dict[str, Any], counts: Cleaned | None) -> None:
         return
     # Keys that are clean already keep their names, wherever they stand.
     taken = {key for key in container if not _SURROGATE_OR_NUL.search(key)}
+    last: dict[str, int] = {}  # so that thousands of keys with one name are not tried against each other
     items = list(container.items())
     container.clear()
     for key, item in items:
         name = key
         if _SURROGATE_OR_NUL.search(key):
-            name = clean_text(key, counts)
+            name = base = clean_text(key, counts)
             while name in taken:
-                name += "_"
+                last[base] = number = last.get(base, 1) + 1
+                name = f"{base}_{number}"
             taken.add(name)
         container[name] = item
 

@@ -80,6 +80,7 @@ def test_every_text_becomes_a_valid_name_always_the_same(value: str, prefix: str
     assert "__" not in name
     assert len(name) <= 63
     assert TableNamer(prefix=prefix)(value) == name
+    assert NamingConvention(63).normalize_tables_path(name) == name, "dlt must not spell it otherwise later"
 
 
 @given(st.text(min_size=1), st.text(min_size=1))

@@ -32,7 +32,7 @@ def test_clean_text_is_the_same_object() -> None:
 
 def test_keys_that_meet_when_cleaned_lose_nothing() -> None:
     counts = Cleaned()
-    assert clean({"k\0": 1, "k": 2, "\0k": 3, "k_": 4}, counts) == {"k__": 1, "k": 2, "k___": 3, "k_": 4}
+    assert clean({"k\0": 1, "k": 2, "\0k": 3, "k_2": 4}, counts) == {"k_3": 1, "k": 2, "k_4": 3, "k_2": 4}
     assert counts.nul == 2
 
 
@@ -81,3 +81,10 @@ def test_jsonb_text_keeps_everything_that_jsonb_takes(body: bytes, text: str) ->
 @given(ANY_TEXT)
 def test_cleaning_twice_changes_nothing(text: str) -> None:
     assert clean_text(clean_text(text)) == clean_text(text)
+
+
+def test_thousands_of_keys_that_meet_are_told_apart_without_trying_all_pairs() -> None:
+    base = "k" * 5000
+    met = clean({base[:i] + "\0" + base[i:]: i for i in range(5000)})
+    assert list(met)[:2] == [base, base + "_2"]
+    assert list(met.values()) == list(range(5000))
