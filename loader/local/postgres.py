@@ -12,7 +12,6 @@ import os
 import secrets
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -27,6 +26,7 @@ import psycopg.conninfo
 from loader.errors import LoaderError
 from loader.local.account import reachable_folder, reachable_programs, unprivileged
 from loader.local.installation import Installation, find_installation
+from loader.local.ports import free_port
 
 START_SECONDS = 60.0
 STOP_SECONDS = 20.0
@@ -256,14 +256,6 @@ class EmbeddedPostgres:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-def free_port() -> int:
-    """A loopback port that nobody listens on at the moment."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 class ExistingPostgres:
