@@ -65,7 +65,8 @@ def _draft_all(
         table, wanted = book.destination(event.table)
         try:
             try:
-                fitter.fit(0, table, event.record, system, False, wanted)
+                record = event.record if event.record is not None else source.record(event)
+                fitter.fit(0, table, record, system, False, wanted)
             except InexactNumber:
                 fitter.fit(0, table, source.exact(event), system, True, wanted)
         except Frozen as error:

@@ -30,7 +30,8 @@ class Event(NamedTuple):
     """Signed 64-bit digest of the inflated body: tells a duplicate from another event under a reused identity."""
     table: str
     """Root table: a pure function of the message and the settings, never of the schema of the moment."""
-    record: dict[str, Any]
+    record: dict[str, Any] | None
+    """None once it has been fitted: it is read from the message again where it is needed once more."""
 
 
 class Refused(Exception):

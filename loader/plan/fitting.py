@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from operator import attrgetter
 from typing import Any
 
 from loader.message.identity import dlt_id
@@ -14,13 +13,12 @@ from loader.plan.fit import Fitter, Misfit, Policy, Rows
 from loader.plan.kind import InexactNumber
 from loader.plan.timestamp import from_micros
 
-_identity = attrgetter("identity")
-
-
 @dataclass(frozen=True, slots=True)
 class Source:
     """What fitting may ask about an event beyond its record: how to read its message again."""
 
+    record: Callable[[Event], dict[str, Any]]
+    """The record of an event that was set aside without it. Raises Refused."""
     exact: Callable[[Event], dict[str, Any]]
     """The record with every digit of every integer. Raises Refused."""
     attributes: Callable[[Event], str] | None = None
@@ -53,52 +51,79 @@ class Fitted:
 def fit_events(
     book: Book, events: Iterable[Event], load_id: str, source: Source, policy: Policy | None = None
 ) -> Fitted:
-    """Fit events in the order of their identities: every worker then locks rows in one order, and none deadlock."""
+    """Fit events one by one, then put the rows in the order of their identities: all workers lock in one order.
+
+    `events` may be a generator: records are let go as soon as they are fitted (a parsed record takes several times
+    the memory of its body), so the events that come back have none. Events may come without one as well.
+    """
     fitted = Fitted(load_id)
     fitter = Fitter(book, policy)
     fitted.tables = fitter.tables
-    ordered = sorted(events, key=_identity)
     known = book.tables
     fit = fitter.fit
     place, row_ids, roots = fitted.events, fitted.row_ids, fitted.roots
-    last: Event | None = None
-    misfit_identity: str | None = None
-    for event in ordered:
+    seen: dict[str, int] = {}
+    plain = source.attributes is None and source.raw is None
+    for event in events:
         message, identity, digest, table, record = event
-        if last is not None and last.identity == identity:
-            # Sorted: the same identity stands side by side, and what became of the first decides.
-            if identity == misfit_identity:
-                fitted.misfits.append(event)
-            elif last.digest == digest:
-                fitted.duplicates.append(event)
+        kept = _new(Event, (message, identity, digest, table, None))
+        first = seen.get(identity)
+        if first is not None:
+            if first < 0:  # what becomes of the first is not known yet: they stay together
+                fitted.misfits.append(kept)
+            elif place[first].digest == digest:
+                fitted.duplicates.append(kept)
             else:
-                fitted.reused.append(event)
+                fitted.reused.append(kept)
             continue
-        last = event
         wanted = None
         if table not in known:
             table, wanted = book.destination(table)
         row_id = dlt_id(identity)
         system: tuple[Any, ...] = (row_id, load_id, identity, digest, from_micros(message.published))
         try:
-            if source.attributes is not None:
-                system += (source.attributes(event),)
-            if source.raw is not None:
-                system += (source.raw(event),)
+            if not plain:
+                system += _kept_with(source, event)
+            if record is None:
+                record = source.record(event)
             try:
                 fit(len(place), table, record, system, False, wanted)
             except InexactNumber:
                 fit(len(place), table, source.exact(event), system, True, wanted)
         except Misfit:
-            misfit_identity = identity
-            fitted.misfits.append(event)
+            seen[identity] = -1
+            fitted.misfits.append(kept)
         except Refused as error:
-            fitted.refused.append((event, str(error)))
+            fitted.refused.append((kept, str(error)))
         except ValueError as error:
-            fitted.refused.append((event, f"cannot be placed: {error}"))
+            fitted.refused.append((kept, f"cannot be placed: {error}"))
         else:
-            place.append(event)
+            seen[identity] = len(place)
+            place.append(kept)
             row_ids.append(row_id)
             roots.append(table)
     fitted.discarded_values = fitter.discarded_values
+    _sort(fitted)
     return fitted
+
+
+_new = tuple.__new__  # a NamedTuple's own constructor is a Python function
+
+
+def _kept_with(source: Source, event: Event) -> tuple[str, ...]:
+    attributes = () if source.attributes is None else (source.attributes(event),)
+    raw = () if source.raw is None else (source.raw(event),)
+    return attributes + raw
+
+
+def _sort(fitted: Fitted) -> None:
+    """Rows in the order of their events' identities; child rows keep their order within an event."""
+    identities = [event.identity for event in fitted.events]
+    rank = [0] * len(identities)
+    for position, sequence in enumerate(sorted(range(len(identities)), key=identities.__getitem__)):
+        rank[sequence] = position
+    for rows in fitted.tables.values():
+        ranks = [rank[owner] for owner in rows.owners]
+        order = sorted(range(len(ranks)), key=ranks.__getitem__)
+        rows.rows = [rows.rows[position] for position in order]
+        rows.owners = [rows.owners[position] for position in order]

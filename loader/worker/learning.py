@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
-import orjson
 import psycopg
 
 from loader.copy.bundle_load import Discard
@@ -35,6 +36,10 @@ class Task:
     lock_timeout_ms: int = FIRST_LOCK_TIMEOUT_MS
     not_before: float = 0.0
     lessons: int = 0
+
+
+def _text(record: dict[str, Any]) -> str:
+    return json.dumps(record, ensure_ascii=False)
 
 
 class Learning:
@@ -149,7 +154,7 @@ class Learning:
                 settled.append(event)
         for position, reason in lesson.discarded.items():
             event = task.events[position]
-            discards.append(Discard(event.identity, event.table, reason, orjson.dumps(event.record).decode()))
+            discards.append(Discard(event.identity, event.table, reason, _text(source.record(event))))
             settled.append(event)
         stopped = lesson.frozen.keys() | lesson.refused.keys() | lesson.discarded.keys()
         events = [event for position, event in enumerate(task.events) if position not in stopped]
