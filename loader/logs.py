@@ -27,9 +27,7 @@ _SECRETS = (
     # From the first colon of the user's part to the last @ of the word: a password may hold an @ itself.
     (re.compile(r"(?i)\b([a-z][a-z0-9+.-]*://[^\s:/@?#]*:)\S*(?=@)"), rf"\1{HIDDEN}"),
     (
-        re.compile(
-            r"(?i)((?:\b|_)(?:ssl)?password[\"']?\s*[=:]\s*)(?:'(?:\\.|[^'\\])*'|\"(?:\\.|[^\"\\])*\"|[^\s,;&})]+)"
-        ),
+        re.compile(r"(?i)(password[\"']?\s*[=:]\s*)(?:'(?:\\.|[^'\\])*'|\"(?:\\.|[^\"\\])*\"|[^\s,;&})]+)"),
         rf"\1{HIDDEN}",
     ),
     (re.compile(r"(?i)\b(bearer\s+)[A-Za-z0-9._~+/=-]{8,}"), rf"\1{HIDDEN}"),
@@ -68,7 +66,7 @@ class Redaction:
 
 def _document(record: logging.LogRecord, redaction: Redaction) -> dict[str, Any]:
     document: dict[str, Any] = {
-        key: redaction.value(value)
+        redaction.text(key): redaction.value(value)
         for key, value in vars(record).items()
         if key not in _STANDARD and not key.startswith("_") and key != "labels"
     }
@@ -156,6 +154,7 @@ def configure(
     root = logging.getLogger()
     previous, previous_level = root.handlers[:], root.level
     handlers: list[logging.Handler] = []
+    cloud: logging.Handler | None = None
     if to == "cloud":
         cloud = _cloud_handler(redaction, labels, cloud_client)
         own = logging.StreamHandler(sys.stderr)
@@ -188,7 +187,10 @@ def configure(
             logger.setLevel(former)
         logging.captureWarnings(False)
         for handler in handlers:
-            handler.flush()
+            if handler is not cloud:
+                # The cloud handler's flush waits without end for a sender that is stuck; its close sends what is
+                # queued too, and waits for five seconds at most.
+                handler.flush()
             handler.close()
 
     return close

@@ -36,7 +36,9 @@ class Facts:
     not_readable: int
     """Tables of the dataset without SELECT or INSERT for this user."""
     foreign_owners: tuple[str, ...]
-    """Owners of its tables whose rights this user does not have: only an owner adds a column."""
+    """Owners of its tables whose rights this user does not have, superusers apart: only an owner adds a column."""
+    superusers_tables: tuple[str, ...]
+    """Tables that a superuser owns: to become a member of that role would be far too much."""
     without_identity: int
     """Root tables that another dlt pipeline wrote: they lack `_event_id`."""
 
@@ -120,6 +122,10 @@ def missing_grants(facts: Facts, dataset: str) -> list[tuple[str, str]]:
     for owner in facts.foreign_owners:
         found = f"{facts.user} may not add columns to the tables of {owner} in {dataset}"
         missing.append((found, f"GRANT {_quote(owner)} TO {user};"))
+    if facts.superusers_tables:
+        found = f"{facts.user} may not add columns to {len(facts.superusers_tables)} tables of a superuser in {dataset}"
+        names = [f"{schema}.{_quote(table)}" for table in facts.superusers_tables]
+        missing.append((found, " ".join(f"ALTER TABLE {name} OWNER TO {user};" for name in names)))
     return missing
 
 
@@ -145,6 +151,7 @@ def read_facts(connection: psycopg.Connection[Any], dataset: str, *, pooled: boo
         tables=tables["tables"],
         not_readable=tables["not_readable"],
         foreign_owners=tuple(tables["foreign_owners"]),
+        superusers_tables=tuple(tables["superusers_tables"]),
         without_identity=tables["without_identity"],
     )
 
@@ -174,18 +181,20 @@ SELECT current_setting('server_encoding') AS encoding, current_user AS "user", c
 # A root table of dlt has _dlt_load_id; its child tables have _dlt_parent_id instead.
 _TABLES = """
 WITH tables AS (
-    SELECT c.oid, c.relname, c.relowner, array(
+    SELECT c.oid, c.relname, r.rolname, r.rolsuper, NOT pg_has_role(r.oid, 'USAGE') AS foreign_owner, array(
         SELECT a.attname::text FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
             AND a.attname IN ('_dlt_id', '_dlt_load_id', '_event_id')
     ) AS marks
-    FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+    FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace JOIN pg_roles r ON r.oid = c.relowner
     WHERE n.nspname = %s AND c.relkind IN ('r', 'p')
 )
 SELECT count(*) AS tables,
     count(*) FILTER (WHERE NOT (has_table_privilege(oid, 'SELECT') AND has_table_privilege(oid, 'INSERT')))
         AS not_readable,
-    coalesce(array_agg(DISTINCT pg_get_userbyid(relowner)::text ORDER BY pg_get_userbyid(relowner)::text)
-        FILTER (WHERE NOT pg_has_role(relowner, 'USAGE')), '{}') AS foreign_owners,
+    coalesce(array_agg(DISTINCT rolname::text ORDER BY rolname::text) FILTER (WHERE foreign_owner AND NOT rolsuper), '{}')
+        AS foreign_owners,
+    coalesce(array_agg(relname::text ORDER BY relname::text) FILTER (WHERE foreign_owner AND rolsuper), '{}')
+        AS superusers_tables,
     count(*) FILTER (WHERE marks @> '{_dlt_id,_dlt_load_id}' AND NOT marks @> '{_event_id}') AS without_identity
 FROM tables
 """

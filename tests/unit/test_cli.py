@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from loader import __version__
+from loader.commands.output import print_json, print_table, printable
+from loader.settings import reference
+
+README = Path(__file__).parents[2] / "README.md"
+
+
+def loader(*arguments, stdin="", **environ):
+    return subprocess.run(
+        [sys.executable, "-m", "loader", *arguments],
+        input=stdin,
+        capture_output=True,
+        text=True,
+        env={**os.environ, **environ},
+        timeout=60,
+    )
+
+
+def test_the_version_is_printed():
+    done = loader("--version")
+    assert (done.returncode, done.stdout) == (0, f"loader {__version__}\n")
+
+
+def test_help_imports_none_of_the_heavy_libraries():
+    code = (
+        "import sys\nsys.argv = ['loader', '--help']\nfrom loader.cli import main\n"
+        "try:\n    main()\nexcept SystemExit as end:\n    assert not end.code\n"
+        "heavy = {'dlt', 'grpc', 'psycopg', 'psycopg2', 'google.pubsub_v1', 'pydantic', 'orjson'} & set(sys.modules)\n"
+        "sys.exit(f'imported {heavy}' if heavy else 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert "settings" in done.stdout
+
+
+@pytest.mark.parametrize("name", ["LOADER_DATSET", "LOADER_MAX_COLUMNS"])
+def test_a_wrong_setting_is_one_line_and_exit_78(name):
+    done = loader("settings", **{name: "x"})
+    assert done.returncode == 78
+    assert done.stderr.count("\n") == 1
+    assert name in done.stderr
+    assert done.stdout == ""
+
+
+def test_wrong_usage_is_exit_2():
+    assert loader("no-such-verb").returncode == 2
+
+
+def test_settings_shows_that_a_secret_is_set_and_not_what_it_is():
+    done = loader("settings", "--json", LOADER_HTTP_TOKEN="hunter2", LOADER_DATABASE_URL="postgresql://u:hunter2@h/d")
+    entries = {entry["name"]: entry for entry in json.loads(done.stdout)["settings"]}
+    assert entries["LOADER_HTTP_TOKEN"]["value"] == entries["LOADER_DATABASE_URL"]["value"] == "set"
+    assert entries["LOADER_MAX_BUNDLE_BYTES"]["value"] == "16MiB"
+    assert "hunter2" not in done.stdout + done.stderr
+
+
+def test_check_reports_a_wrong_setting_as_json_too():
+    done = loader("check", "--json", LOADER_WINDOW_SECONDS="60")
+    assert done.returncode == 78
+    document = json.loads(done.stdout)
+    assert document["ok"] is False
+    assert {"settings", "subscription", "database"} == {finding["area"] for finding in document["findings"]}
+    assert any("LOADER_WINDOW_SECONDS=60" in finding["found"] for finding in document["findings"])
+
+
+def test_a_reader_that_leaves_early_is_met_with_silence():
+    process = subprocess.Popen(
+        [sys.executable, "-m", "loader", "settings"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    process.stdout.close()
+    _, error = process.communicate(timeout=60)
+    assert error == ""
+
+
+def test_the_settings_of_the_readme_are_current():
+    text = README.read_text(encoding="utf-8")
+    assert reference.renew(text) == text, "run: loader settings --write README.md"
+
+
+def test_only_what_is_between_the_markers_is_renewed():
+    text = f"before\n{reference.BEGIN}\nold\n{reference.END}\nafter\n"
+    assert reference.renew(text) == f"before\n{reference.BEGIN}\n{reference.markdown()}{reference.END}\nafter\n"
+    with pytest.raises(ValueError, match="no lines"):
+        reference.renew("no markers")
+
+
+def test_a_table_is_plain_where_there_is_no_terminal(capsys):
+    print_table(["A", "LONG"], [("x", None), ("\x1b[31mred", 2)], title="T")
+    assert capsys.readouterr().out == "T\nA            LONG\nx\n\\x1b[31mred  2\n"
+
+
+def test_values_cannot_steer_the_terminal():
+    assert printable("a\r\x1b]0;x\x07\u202e\x9b\ud800é") == "a\\x0d\\x1b]0;x\\x07\\u202e\\x9b\\ud800é"
+
+
+def test_a_document_is_printed_whatever_it_holds(capsysbinary):
+    print_json({"big": 2**70, "lone": "\ud800", "path": Path("x")})
+    document = json.loads(capsysbinary.readouterr().out)
+    assert document == {"big": 2**70, "lone": "\ud800", "path": "x"}
