@@ -191,8 +191,8 @@ WITH tables AS (
 SELECT count(*) AS tables,
     count(*) FILTER (WHERE NOT (has_table_privilege(oid, 'SELECT') AND has_table_privilege(oid, 'INSERT')))
         AS not_readable,
-    coalesce(array_agg(DISTINCT rolname::text ORDER BY rolname::text) FILTER (WHERE foreign_owner AND NOT rolsuper), '{}')
-        AS foreign_owners,
+    coalesce(array_agg(DISTINCT rolname::text ORDER BY rolname::text)
+        FILTER (WHERE foreign_owner AND NOT rolsuper), '{}') AS foreign_owners,
     coalesce(array_agg(relname::text ORDER BY relname::text) FILTER (WHERE foreign_owner AND rolsuper), '{}')
         AS superusers_tables,
     count(*) FILTER (WHERE marks @> '{_dlt_id,_dlt_load_id}' AND NOT marks @> '{_event_id}') AS without_identity
