@@ -99,7 +99,8 @@ class EmulatorProcess:
         self.port = port or free_port()
         self.endpoint = f"127.0.0.1:{self.port}"
         self._log = log
-        self._folder: str | None = None
+        self.scratch: str | None = None
+        """Folder of the emulator's data while it runs."""
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -111,16 +112,16 @@ class EmulatorProcess:
 
     def start(self) -> EmulatorProcess:
         """Starts it and waits until it answers. Raises LoaderError with the end of what it said otherwise."""
-        self._folder = tempfile.mkdtemp(prefix="loader-emulator-")
+        self.scratch = tempfile.mkdtemp(prefix="loader-emulator-")
         command = [self.emulator.java, "-jar", str(self.emulator.jar), "--host=127.0.0.1", f"--port={self.port}"]
-        command.append(f"--data-dir={self._folder}")
+        command.append(f"--data-dir={self.scratch}")
         with self._log.open("a+b") if self._log else tempfile.TemporaryFile("w+b") as output:
             self._process = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                cwd=self._folder,
+                cwd=self.scratch,
                 start_new_session=True,
             )
             try:
@@ -163,9 +164,9 @@ class EmulatorProcess:
                     process.wait(STOP_SECONDS)
                     break
         self._process = None
-        if self._folder:
-            shutil.rmtree(self._folder, ignore_errors=True)
-            self._folder = None
+        if self.scratch:
+            shutil.rmtree(self.scratch, ignore_errors=True)
+            self.scratch = None
 
     def __enter__(self) -> EmulatorProcess:
         return self.start()

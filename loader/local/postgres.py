@@ -93,7 +93,8 @@ class EmbeddedPostgres:
         self._data = self.folder / "data"
         self.log = self.folder / "log"
         # A socket's path may have about 100 characters: the data folder's can be longer.
-        self._sockets: Path | None = None
+        self.sockets: Path | None = None
+        """Folder of the server's socket while it runs."""
         self._durable = durable
         self._detached = detached
         self._settings = {
@@ -174,12 +175,12 @@ class EmbeddedPostgres:
 
     def _start_once(self, deadline: float) -> bool:
         """False when it is worth another try."""
-        if self._sockets is None or not self._sockets.is_dir():
-            self._sockets = Path(tempfile.mkdtemp(prefix="lpg-", dir="/tmp"))
+        if self.sockets is None or not self.sockets.is_dir():
+            self.sockets = Path(tempfile.mkdtemp(prefix="lpg-", dir="/tmp"))
             if self._account:
-                self._account.own(self._sockets)
+                self._account.own(self.sockets)
         command = [str(self._programs / "postgres"), "-D", str(self._data), "-p", str(self.port)]
-        command += ["-k", str(self._sockets)]
+        command += ["-k", str(self.sockets)]
         for name, value in self._settings.items():
             command += ["-c", f"{name}={value}"]
         start = self.log.stat().st_size if self.log.exists() else 0
@@ -226,9 +227,9 @@ class EmbeddedPostgres:
                     process.wait(STOP_SECONDS)
                     break
         self._process = None
-        if self._sockets is not None:
-            shutil.rmtree(self._sockets, ignore_errors=True)
-            self._sockets = None
+        if self.sockets is not None:
+            shutil.rmtree(self.sockets, ignore_errors=True)
+            self.sockets = None
 
     def kill(self) -> None:
         """kill -9 of the server process; its backends end by themselves. `start` then recovers, as after a crash."""
