@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,6 +13,12 @@ from loader.plan.book import Book
 from loader.plan.fit import Fitter, Misfit, Policy, Rows
 from loader.plan.kind import InexactNumber
 from loader.plan.timestamp import from_micros
+
+log = logging.getLogger(__name__)
+
+_MANY_FAULTS = 20
+"""So many faults, and more than 1 % of the events: then it is not the messages, and nothing is dead-lettered."""
+
 
 @dataclass(frozen=True, slots=True)
 class Source:
@@ -63,6 +70,7 @@ def fit_events(
     fit = fitter.fit
     place, row_ids, roots = fitted.events, fitted.row_ids, fitted.roots
     seen: dict[str, int] = {}
+    faults = 0
     plain = source.attributes is None and source.raw is None
     for event in events:
         message, identity, digest, table, record = event
@@ -97,6 +105,13 @@ def fit_events(
             fitted.refused.append((kept, str(error)))
         except ValueError as error:
             fitted.refused.append((kept, f"cannot be placed: {error}"))
+        except Exception as error:
+            # A fault of ours that one message brings out must not end the fleet, one worker after the other.
+            faults += 1
+            if faults >= _MANY_FAULTS and faults > len(place) / 100:
+                raise
+            fitted.refused.append((kept, f"internal error: {error!r}"))
+            log.exception("event %r brought out a fault of the loader; it becomes a dead letter", identity)
         else:
             seen[identity] = len(place)
             place.append(kept)

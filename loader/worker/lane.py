@@ -23,6 +23,7 @@ from loader.plan.book import Book, PlanRules
 from loader.plan.fit import Policy
 from loader.plan.fitting import Source, fit_events
 from loader.worker.backoff import Backoff
+from loader.worker.batch import Batch, EventBatch
 
 log = logging.getLogger(__name__)
 
@@ -56,7 +57,10 @@ class Loaded:
 
     load: BundleLoad
     misfits: list[Event] = field(default_factory=list)
-    seconds: float = 0.0
+    fit_seconds: float = 0.0
+    """Decoding and fitting."""
+    copy_seconds: float = 0.0
+    """COPY, isolation and commit."""
 
 
 class Lane:
@@ -98,7 +102,11 @@ class Lane:
         attempt: int = 0,
         minority: bool = False,
     ) -> list[Loaded]:
-        """Store events and letters; one Loaded for each transaction (more than one only after statement timeouts).
+        """Store events that were decoded before, as `store` does."""
+        return self.store(EventBatch(events, letters, discards, attempt, minority))
+
+    def store(self, batch: Batch) -> list[Loaded]:
+        """Store a batch; one Loaded for each transaction (more than one only after statement timeouts).
 
         Waits for the database as long as it takes. Raises Abandoned when `abort` is set before it is done.
         """
@@ -106,23 +114,23 @@ class Lane:
         relearned = False
         while True:
             try:
-                return [self._load_once(events, letters, discards, attempt, minority)]
+                return [self._store_once(batch)]
             except OverflowNeeded as error:
                 needed = error.tables
                 self.patiently(lambda conn, tables=needed: self._add_overflow(conn, tables))
                 continue
             except (psycopg.Error, UnicodeEncodeError) as error:
+                if self.abort.is_set():
+                    raise Abandoned from error
                 judged = verdict(error)
                 if judged is Verdict.RELEARN and not relearned:
                     relearned = True
                     self._book = None
                     self.patiently(self.learner.prepare)
                     continue
-                if judged is Verdict.HALVE and len(events) > 1:
-                    middle = len(events) // 2
-                    return self.load(events[:middle], letters, discards, attempt, minority) + self.load(
-                        events[middle:], (), (), attempt, minority
-                    )
+                halves = batch.halves() if judged is Verdict.HALVE else None
+                if halves is not None:
+                    return self.store(halves[0]) + self.store(halves[1])
                 self._failed(error)
                 relearned = False
             if backoff.wait(self.abort):
@@ -137,6 +145,8 @@ class Lane:
             except psycopg.errors.LockNotAvailable:
                 raise
             except psycopg.Error as error:
+                if self.abort.is_set():
+                    raise Abandoned from error
                 self._failed(error)
             else:
                 self.health.database_works()
@@ -163,27 +173,32 @@ class Lane:
         self._book = book
         self._book_time = time.monotonic()
 
+    def interrupt(self) -> None:
+        """From another thread, once `abort` is set: end what the connection is doing."""
+        conn = self._conn
+        if conn is not None and not conn.closed:
+            try:
+                conn.cancel_safe(timeout=2.0)
+            except psycopg.Error as error:
+                log.warning("the running statement could not be cancelled: %s", error)
+
     def close(self) -> None:
         """Close the connection."""
         if self._conn is not None:
             self._conn.close()
             self._conn = None
 
-    def _load_once(
-        self,
-        events: Sequence[Event],
-        letters: Sequence[Letter],
-        discards: Sequence[Discard],
-        attempt: int,
-        minority: bool,
-    ) -> Loaded:
+    def _store_once(self, batch: Batch) -> Loaded:
         conn = self.connection()
         book = self._current_book(conn)
         started = time.monotonic()
         policy = self._policy() if self._policy is not None else None
-        fitted = fit_events(book, events, self._load_ids.next(), self.source, policy)
-        load = BundleLoad(fitted, list(letters), list(discards), attempt=attempt, minority=minority)
-        load.discard_count = len(discards) + fitted.discarded_values
+        fitted = fit_events(book, batch.events(), self._load_ids.next(), self.source, policy)
+        fitted_at = time.monotonic()
+        load = BundleLoad(
+            fitted, list(batch.letters()), list(batch.discards), attempt=batch.attempt, minority=batch.minority
+        )
+        load.discard_count = len(batch.discards) + fitted.discarded_values
         for event, reason in fitted.refused:
             load.letters.append(
                 letter_of_event(event, self.source.exact, "cannot be placed", reason, table=event.table)
@@ -196,7 +211,7 @@ class Lane:
             self._committer.commit(conn, load)
         self.health.database_works()
         names.trim_caches()
-        return Loaded(load, fitted.misfits, time.monotonic() - started)
+        return Loaded(load, fitted.misfits, fitted_at - started, time.monotonic() - fitted_at)
 
     def _current_book(self, conn: psycopg.Connection) -> Book:
         offered, self._offered = self._offered, None
