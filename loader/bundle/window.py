@@ -59,7 +59,7 @@ class Window:
         room = self._max_messages - len(self._messages)
         taken = messages if len(messages) <= room else messages[:room]
         size = sum([len(message.data) for message in taken])
-        if self._bytes + size > self._max_bytes:
+        if self._bytes + size >= self._max_bytes:
             taken, size = self._within_bytes(taken)
         self._messages += taken
         self._bytes += size

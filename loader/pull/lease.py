@@ -48,6 +48,8 @@ class Leases:
         self._bytes = 0
         self.expired = 0
         """Messages whose lease ran out while held: others may get them too."""
+        self.renewals = 0
+        """Leases extended, counted by message."""
 
     @property
     def held(self) -> int:
@@ -144,6 +146,7 @@ class Leases:
             before = len(batch.lost)
             batch.lost.update(lost)
             self.expired += len(batch.lost) - before
+            self.renewals += batch.left
             batch.renewed = at
             batch.expires = at + SECONDS
             if self._batches.pop(id(batch), None) is not None:
