@@ -55,15 +55,7 @@ class LoaderMetrics:
         """Everything that a committed load tells; `committed` is its Unix time, now unless told otherwise."""
         moment = self._clock() if committed is None else committed
         fitted = load.fitted
-        sequences = load.sequences()
-        events, roots = fitted.events, fitted.roots
-        published: dict[str, list[int]] = {}
-        for sequence in sequences:
-            moments = published.get(roots[sequence])
-            if moments is None:
-                moments = published[roots[sequence]] = []
-            moments.append(events[sequence].message.published)
-        for table, moments in published.items():
+        for table, moments in _published_by_root(load).items():
             self.events_loaded(table, moments, moment)
         for rows in load.tables():
             self.store.add("loader_rows_loaded_total", len(rows.rows), rows.plan.table.name)
@@ -134,9 +126,9 @@ class LoaderMetrics:
         """An error of the database or of the way to it."""
         self.store.add("loader_database_errors_total", 1, sqlstate_class(error))
 
-    def database_outage(self, down: bool) -> None:
-        """An outage begins or ends."""
-        if down:
+    def database_outage(self, down: bool, began: bool = False) -> None:
+        """The database is down or up; `began` counts another outage."""
+        if began:
             self.store.add("loader_database_outages_total", 1)
         self.store.put("loader_database_up", 0.0 if down else 1.0)
 
@@ -173,6 +165,17 @@ class LoaderMetrics:
         put("loader_messages_held", state.held)
         put("loader_message_bytes_held", state.held_bytes)
         put("loader_messages_unread", state.unread)
+
+
+def _published_by_root(load: BundleLoad) -> dict[str, list[int]]:
+    events, roots = load.fitted.events, load.fitted.roots
+    distinct = set(roots)
+    if len(distinct) == 1:
+        return {distinct.pop(): [event.message.published for event in load.loaded()]}
+    published: dict[str, list[int]] = {root: [] for root in distinct}
+    for sequence in load.sequences():
+        published[roots[sequence]].append(events[sequence].message.published)
+    return published
 
 
 def count_ages(published: Sequence[int], committed: int) -> tuple[list[int], float]:
