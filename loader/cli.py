@@ -66,9 +66,12 @@ def main() -> None:
         sys.stdout = None  # type: ignore[assignment]
         sys.exit(1)
     except Exception as error:
-        if not _from_the_database(error):
+        if _from_the_database(error):
+            sys.exit(_fail(f"database: {error}", 1))
+        answer = _from_pubsub(error)
+        if answer is None:
             raise
-        sys.exit(_fail(f"database: {error}", 1))
+        sys.exit(_fail(f"Pub/Sub: {answer}", 1))
 
 
 def _fail(text: str, code: int) -> int:
@@ -82,3 +85,11 @@ def _fail(text: str, code: int) -> int:
 def _from_the_database(error: Exception) -> bool:
     psycopg = sys.modules.get("psycopg")  # not imported for the sake of an error that it cannot have raised
     return psycopg is not None and isinstance(error, psycopg.OperationalError)
+
+
+def _from_pubsub(error: Exception) -> str | None:
+    """What Pub/Sub answered, None when the error is none of its. Asks only if gRPC was loaded at all."""
+    grpc = sys.modules.get("grpc")
+    if grpc is None or not isinstance(error, grpc.RpcError):
+        return None
+    return f"{error.code().name}: {error.details()}"

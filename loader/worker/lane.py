@@ -36,7 +36,7 @@ REFRESH_SECONDS = 300.0
 class Connector(Protocol):
     """Opens connections; loader/database/connection.py has the real one."""
 
-    def connect(self, application_name: str) -> psycopg.Connection: ...
+    def connect(self, application_name: str, *, autocommit: bool = False) -> psycopg.Connection: ...
 
 
 class Abandoned(Exception):
@@ -158,7 +158,7 @@ class Lane:
         """The lane's connection, opened anew if it broke."""
         if self._conn is None or self._conn.closed or self._conn.broken:
             self._conn = None
-            self._conn = self._connector.connect(self._application_name)
+            self._conn = self._connector.connect(self._application_name, autocommit=True)
         return self._conn
 
     def offer(self, snapshot: Snapshot) -> None:

@@ -1,0 +1,250 @@
+"""The worker: two lanes between a subscription and a dataset, and the order in which they stop."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import threading
+import time
+from collections.abc import Sequence
+from typing import Protocol
+
+from loader.bundle.bundler import Bundler
+from loader.bundle.window import Bundle, Window
+from loader.errors import LoaderError
+from loader.learn.learner import Snapshot
+from loader.learn.lesson import Lesson
+from loader.message.message import Event, Message
+from loader.pull.puller import Puller
+from loader.worker.batch import EventBatch, MessageBatch
+from loader.worker.held import HeldEvents
+from loader.worker.intake import Intake
+from loader.worker.lane import Abandoned, Lane, Loaded
+from loader.worker.learning import Learning
+from loader.worker.settlement import Settlement
+
+log = logging.getLogger(__name__)
+
+_TICK_SECONDS = 1.0
+_IDLE_LOG_SECONDS = 120.0
+_COLLECT_SECONDS = 60.0
+# Of the shutdown budget: what is loading may go on until the first, the acks are sent until the second.
+_LOAD_SHARE = 0.7
+_CLOSE_SECONDS = 3.0
+_SUSPECT_ATTEMPT = 3
+"""Delivered so often, a message may have killed workers: it is loaded alone."""
+_MAX_ALONE = 50
+
+
+class Observer(Protocol):
+    """Who is told what the worker does: metrics, health, the demo's live view. All methods must return at once."""
+
+    def bundle_loaded(self, bundle: Bundle | None, loaded: Loaded, committed_at: float) -> None:
+        """One transaction was committed; `bundle` is None for learned, held and replayed events."""
+
+    def learned(self, snapshot: Snapshot, lesson: Lesson) -> None:
+        """Misfits were learned."""
+
+    def tick(self, worker: Worker) -> None:
+        """About once a second, while the worker's threads live."""
+
+
+class Worker:
+    """Runs until `stop` is set. `lane` and `learning_lane` must share `abort` (a lane gives up when it is set)."""
+
+    def __init__(
+        self,
+        puller: Puller,
+        window: Window,
+        lane: Lane,
+        intake: Intake,
+        learning_lane: Lane,
+        learning_intake: Intake,
+        abort: threading.Event,
+        settlement: Settlement,
+        observer: Observer,
+        shutdown_seconds: float,
+    ) -> None:
+        self.puller = puller
+        self.held = HeldEvents()
+        self.learning = Learning(learning_lane, self._learned_load, self._lesson, self._give_back)
+        self._bundler = Bundler(puller, window)
+        self._lane = lane
+        self._intake = intake
+        self._learning_lane = learning_lane
+        self._learning_intake = learning_intake
+        self._abort = abort
+        self._settlement = settlement
+        self._observer = observer
+        self._shutdown_seconds = shutdown_seconds
+        self._stop = threading.Event()
+        self._fatal: BaseException | None = None
+        self._last_log = time.monotonic()
+        self._last_collect = time.monotonic()
+
+    @property
+    def alert(self) -> str | None:
+        """What keeps some events from being loaded until somebody acts."""
+        return self.held.alert or self.learning.alert
+
+    def run(self, stop: threading.Event) -> None:
+        """Pull and load until `stop` is set, then drain within the shutdown budget.
+
+        Raises LoaderError when a thread failed; whatever was not committed has been nacked then, too.
+        """
+        gc.collect()
+        gc.freeze()
+        # A bundle makes many objects and no cycles: looking for them costs up to 40 % of the CPU.
+        gc.disable()
+        self.puller.start()
+        loading = threading.Thread(target=self._guard, args=(self._load_bundles,), name="load")
+        learning = threading.Thread(target=self._guard, args=(self.learning.run,), name="learn")
+        loading.start()
+        learning.start()
+        try:
+            while not stop.wait(_TICK_SECONDS) and self._fatal is None:
+                self._observer.tick(self)
+        finally:
+            self._drain(loading, learning)
+            gc.enable()
+            gc.unfreeze()
+        if self._fatal is not None:
+            if isinstance(self._fatal, LoaderError):
+                raise self._fatal
+            raise LoaderError(f"the worker stopped: {self._fatal!r}") from self._fatal
+
+    # --- the loading thread -------------------------------------------------------------------------------------
+
+    def _load_bundles(self) -> None:
+        while True:
+            waiting = self.held.due()
+            if waiting is not None:
+                batch = EventBatch(waiting.held.events, attempt=waiting.attempt, minority=not waiting.held.majority)
+                self._store(batch, None, waiting.held.events)
+                continue
+            bundle = self._bundler.next(self._stop)
+            if bundle is None:
+                if self._stop.is_set():
+                    return
+                self._idle()
+                continue
+            self._load_bundle(bundle)
+
+    def _load_bundle(self, bundle: Bundle) -> None:
+        messages = bundle.messages
+        suspects: list[Message] = []
+        if any(message.attempt >= _SUSPECT_ATTEMPT for message in messages):
+            suspects = [message for message in messages if message.attempt >= _SUSPECT_ATTEMPT]
+            messages = [message for message in messages if message.attempt < _SUSPECT_ATTEMPT]
+        if messages:
+            self._store_messages(messages, bundle)
+        size = -(-len(suspects) // _MAX_ALONE) or 1
+        for start in range(0, len(suspects), size):
+            self._store_messages(suspects[start : start + size], bundle)
+
+    def _store_messages(self, messages: Sequence[Message], bundle: Bundle) -> None:
+        try:
+            stored = self._lane.store(MessageBatch(self._intake, messages))
+        except Abandoned:
+            self._settlement.give_back(messages)
+            return
+        self._settlement.settle_messages(self._intake.refused)
+        for loaded in stored:
+            self._settle(loaded, bundle, 0)
+        self._intake.forget()
+
+    def _store(self, batch: EventBatch, bundle: Bundle | None, events: list[Event]) -> None:
+        try:
+            stored = self._lane.store(batch)
+        except Abandoned:
+            self._give_back(events)
+            return
+        for loaded in stored:
+            self._settle(loaded, bundle, batch.attempt)
+        self._intake.forget()
+
+    def _settle(self, loaded: Loaded, bundle: Bundle | None, attempt: int) -> None:
+        """After the commit, never before: ack what is settled, pass on the rest."""
+        load = loaded.load
+        self._settlement.settle(load.loaded())
+        for events in (load.duplicates, load.fitted.duplicates, load.dead):
+            self._settlement.settle(events)
+        for held in load.held:
+            log.warning(
+                "%d events are refused with SQLSTATE %s and held: %s", len(held.events), held.sqlstate, held.detail
+            )
+            self.held.add(held, attempt + 1)
+        if loaded.misfits:
+            self.learning.add(loaded.misfits)
+        self._observer.bundle_loaded(bundle, loaded, time.time())
+        self._last_log = time.monotonic()
+        self._collect()
+
+    def _idle(self) -> None:
+        self._collect()
+        now = time.monotonic()
+        if now - self._last_log > _IDLE_LOG_SECONDS:
+            self._last_log = now
+            state = self.puller.state
+            log.info("idle: %d messages held, streams %s", state.held, "fine" if state.healthy else "reconnecting")
+
+    def _collect(self) -> None:
+        now = time.monotonic()
+        if now - self._last_collect > _COLLECT_SECONDS:
+            self._last_collect = now
+            gc.collect()
+
+    # --- the learning thread ------------------------------------------------------------------------------------
+
+    def _learned_load(self, loaded: Loaded) -> None:
+        load = loaded.load
+        self._settlement.settle(load.loaded())
+        for events in (load.duplicates, load.fitted.duplicates, load.dead):
+            self._settlement.settle(events)
+        for held in load.held:
+            self.held.add(held, 1)
+        self._observer.bundle_loaded(None, loaded, time.time())
+        self._learning_intake.forget()
+
+    def _lesson(self, snapshot: Snapshot, lesson: Lesson) -> None:
+        self._lane.offer(snapshot)
+        self._observer.learned(snapshot, lesson)
+
+    def _give_back(self, events: list[Event]) -> None:
+        self._settlement.give_back([event.message for event in events])
+
+    # --- stopping -----------------------------------------------------------------------------------------------
+
+    def _guard(self, work) -> None:  # type: ignore[no-untyped-def]
+        try:
+            work()
+        except BaseException as error:
+            self._fatal = error
+            log.exception("thread %s failed", threading.current_thread().name)
+
+    def _drain(self, loading: threading.Thread, learning: threading.Thread) -> None:
+        """Stop pulling; load what was bundled and learned already; ack that; nack the rest so that others take over."""
+        started = time.monotonic()
+        load_until = started + self._shutdown_seconds * _LOAD_SHARE
+        close_until = started + max(self._shutdown_seconds - 1.0, self._shutdown_seconds * 0.9)
+        self.puller.pause(min(1.0, self._shutdown_seconds / 10))
+        self.puller.nack_unread()
+        self._stop.set()
+        loading.join(max(0.0, load_until - time.monotonic()))
+        self.learning.finish()
+        learning.join(max(0.0, load_until - time.monotonic()))
+        self._abort.set()
+        self.learning.wake()
+        for thread, lane in ((loading, self._lane), (learning, self._learning_lane)):
+            if thread.is_alive():
+                lane.interrupt()
+        for thread in (loading, learning):
+            thread.join(max(0.1, close_until - _CLOSE_SECONDS / 2 - time.monotonic()))
+        left = self._bundler.rest() if not loading.is_alive() else []
+        self._settlement.give_back(left)
+        self._give_back(self.held.give_up())
+        if not self.puller.close(max(0.5, min(_CLOSE_SECONDS, close_until - time.monotonic()))):
+            log.warning("some acks were not confirmed before the stop; their messages will be recognised as duplicates")
+        for thread, lane in ((loading, self._lane), (learning, self._learning_lane)):
+            if not thread.is_alive():
+                lane.close()
