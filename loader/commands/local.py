@@ -50,8 +50,8 @@ def up(
 
     What runs already stays as it is. Everything but the export lines goes to stderr.
 
-    With --json: {"pubsub": {"kind", "origin", "endpoint", "pid"}, "postgres": {"kind", "origin", "port", "pid"},
-    "topic", "subscription", "environment": {NAME: VALUE}}.
+    With --json: {"pubsub": {"kind", "origin", "endpoint", "pid"}, "postgres": {"kind", "origin", "port", "folder",
+    "pid"}, "topic", "subscription", "environment": {NAME: VALUE}}.
 
     Examples:
 
@@ -71,7 +71,7 @@ def up(
         print_json({**_public(state), "topic": TOPIC, "subscription": SUBSCRIPTION, "environment": variables})
         return
     for entry in state.values():
-        note(f"up: {entry['origin']}")
+        note(f"up: {entry['origin']}" + (f", data in {entry['folder']}" if "folder" in entry else ""))
     for name, value in variables.items():
         print(f"export {name}={shlex.quote(value)}")
     if sys.stdout.isatty():
@@ -130,5 +130,5 @@ def _shown(entry: dict[str, Any]) -> str:
 
 def _public(state: State) -> dict[str, Any]:
     """The state without what is for us only, a password among it."""
-    shown = ("kind", "origin", "endpoint", "port", "pid", "running")
+    shown = ("kind", "origin", "endpoint", "port", "folder", "pid", "running")
     return {name: {key: entry[key] for key in shown if key in entry} for name, entry in state.items()}

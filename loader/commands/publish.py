@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -49,32 +49,35 @@ def publish(
     import dataclasses
     import os
     import sys
+    from contextlib import nullcontext
 
     from loader.commands.output import note, print_json
     from loader.errors import LoaderError
     from loader.publish import MAX_LINE_BYTES, MAX_MESSAGE_BYTES, Publisher, publish_stream
     from loader.pull.channel import Stub, open_channel
+    from loader.pull.subscription import parse_topic
 
     attributes = _attributes(attribute or [])
-    try:
-        stream = sys.stdin.buffer if file == "-" else open(file, "rb")  # noqa: SIM115 (closed below, stdin is not)
-    except OSError as error:
-        raise LoaderError(f"Cannot read {file}: {error.strerror}.") from error
+    subscription = None if topic else _subscription(config)
+    name = parse_topic(topic, "--topic").path if topic else ""
+    if file != "-" and not os.access(file, os.R_OK):
+        raise LoaderError(f"Cannot read {file}: it is not there or may not be read.")
     channel = open_channel()
     try:
         stub = Stub(channel)
-        name = _topic(stub, topic, config)
+        if subscription:
+            name = _topic_of(stub, subscription)
         with _Progress(sys.stderr.isatty() and not os.environ.get("NO_PROGRESS")) as progress:
             publisher = Publisher(
                 stub, name, attributes=attributes, compress=compress, rate=rate, progress=progress.show
             )
-            receipt = publish_stream(publisher, stream, MAX_LINE_BYTES if compress else MAX_MESSAGE_BYTES)
+            source: Any = nullcontext(sys.stdin.buffer) if file == "-" else open(file, "rb")  # noqa: SIM115
+            with source as stream:
+                receipt = publish_stream(publisher, stream, MAX_LINE_BYTES if compress else MAX_MESSAGE_BYTES)
     except OSError as error:
         raise LoaderError(f"Cannot read {file}: {error.strerror}.") from error
     finally:
         channel.close()
-        if stream is not sys.stdin.buffer:
-            stream.close()
     if as_json:
         print_json(dataclasses.asdict(receipt))
         return
@@ -101,19 +104,23 @@ def _attributes(texts: list[str]) -> dict[str, str]:
     return attributes
 
 
-def _topic(stub: Stub, topic: str | None, config: Config) -> str:
-    import grpc
-
+def _subscription(config: Config) -> str:
     from loader.commands.options import read_settings
-    from loader.errors import ConfigurationError, LoaderError
-    from loader.pull.channel import fault
-    from loader.pull.subscription import describe, parse_topic
+    from loader.errors import ConfigurationError
 
-    if topic is not None:
-        return parse_topic(topic, "--topic").path
     subscription = read_settings(config).subscription
     if subscription is None:
         raise ConfigurationError("Where to publish to: give --topic projects/P/topics/T or set LOADER_SUBSCRIPTION.")
+    return subscription
+
+
+def _topic_of(stub: Stub, subscription: str) -> str:
+    import grpc
+
+    from loader.errors import LoaderError
+    from loader.pull.channel import fault
+    from loader.pull.subscription import describe
+
     try:
         found = describe(stub, subscription).topic
     except grpc.RpcError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import pwd
@@ -70,19 +71,26 @@ def reachable_programs(folder: Path, account: Account) -> Path:
     if account.can("x", folder / "postgres"):
         return folder
     prefix = folder.parent
+    package = prefix.parent
     stamp = (folder / "postgres").stat()
     copy = _shared(f"loader-programs-{_digest(prefix, stamp.st_size, stamp.st_mtime_ns)}")
-    if not (copy / "bin").is_dir():
-        # Built aside and moved: another process never sees half a copy.
-        aside = Path(tempfile.mkdtemp(dir=copy))
-        for part in ("lib", "share", "bin"):
-            if (prefix / part).is_dir():
-                shutil.copytree(prefix / part, aside / part, symlinks=True)
-        for part in ("lib", "share", "bin"):
-            if (aside / part).is_dir() and not (copy / part).exists():
-                (aside / part).rename(copy / part)
-        shutil.rmtree(aside)
-    return copy / "bin"
+    # The depth is kept: a wheel's programs look for their libraries in PACKAGE.libs, by a path relative to their own.
+    wanted = {prefix / part: Path(package.name, prefix.name, part) for part in ("lib", "share", "bin")}
+    wanted[package.with_name(f"{package.name}.libs")] = Path(f"{package.name}.libs")
+    done = copy / "done"
+    if not done.exists():
+        for source, place in wanted.items():
+            if source.is_dir() and not (copy / place).exists():
+                # Built aside and moved: another process never sees half a folder.
+                aside = Path(tempfile.mkdtemp(dir=copy))
+                shutil.copytree(source, aside / "part", symlinks=True)
+                (copy / place).parent.mkdir(parents=True, exist_ok=True)
+                (copy / place).parent.chmod(0o755)
+                with contextlib.suppress(OSError):  # another process was first, and its copy is as good
+                    (aside / "part").rename(copy / place)
+                shutil.rmtree(aside)
+        done.touch()
+    return copy / package.name / prefix.name / "bin"
 
 
 def _digest(*parts: object) -> str:

@@ -18,13 +18,14 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Protocol
+from typing import Any, Protocol
 
 import psycopg
 import psycopg.conninfo
 
 from loader.errors import LoaderError
 from loader.local.account import reachable_folder, reachable_programs, unprivileged
+from loader.local.docker import DockerPostgres, docker_answers
 from loader.local.installation import Installation, find_installation
 from loader.local.ports import free_port
 
@@ -55,6 +56,15 @@ class Postgres(Protocol):
 
     def restart(self) -> None:
         """Stops and starts it: same address, same data."""
+
+    def close(self) -> None:
+        """Stops it and removes what was temporary."""
+
+    def __enter__(self) -> Postgres: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
 
 
 class EmbeddedPostgres:
@@ -157,7 +167,7 @@ class EmbeddedPostgres:
             raise LoaderError(f"initdb of {self.origin} failed in {self._data}: {answer.stderr.strip()[-500:]}")
         return password
 
-    def _spawn(self) -> dict[str, object]:
+    def _spawn(self) -> dict[str, Any]:
         environment = {key: value for key, value in os.environ.items() if not key.startswith("PG")}
         return {"env": {**environment, "LC_ALL": "C"}, **(self._account.spawn() if self._account else {})}
 
@@ -193,7 +203,7 @@ class EmbeddedPostgres:
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
-                **self._spawn(),  # type: ignore[call-overload]
+                **self._spawn(),
             )
         while time.monotonic() < deadline:
             if self._process.poll() is not None:
@@ -287,3 +297,32 @@ class ExistingPostgres:
     def restart(self) -> None:
         """Raises LoaderError: it is not ours."""
         self.kill()
+
+    def close(self) -> None:
+        """Nothing to do: it is not ours."""
+
+    def __enter__(self) -> ExistingPostgres:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def open_postgres(
+    url: str | None = None, *, folder: Path | None = None, durable: bool = True, max_connections: int = 100
+) -> Postgres:
+    """The server at `url`; else one of ours from the wheel or a local installation; else one in Docker.
+
+    Use it as a context manager. Raises LoaderError that names everything that was looked for.
+    """
+    if url:
+        return ExistingPostgres(url)
+    try:
+        installation = find_installation()
+    except LoaderError as missing:
+        if not docker_answers():
+            raise LoaderError(f"{missing} Or start Docker, or give a server by its URL.") from None
+        return DockerPostgres(durable=durable, max_connections=max_connections)
+    return EmbeddedPostgres(folder, durable=durable, max_connections=max_connections, installation=installation)

@@ -27,7 +27,7 @@ from psycopg import sql
 
 from loader.local.faults import Faults
 from loader.local.installation import find_installation
-from loader.local.postgres import EmbeddedPostgres, ExistingPostgres, Postgres
+from loader.local.postgres import EmbeddedPostgres, Postgres, open_postgres
 from loader.local.pubsub_process import PubsubProcess
 from loader.local.pubsub_server import PubsubServer
 from loader.pull import protocol as pb
@@ -98,12 +98,13 @@ class Pubsub:
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[Postgres]:
-    url = os.environ.get("LOADER_TEST_DATABASE_URL")
-    if url:
-        yield ExistingPostgres(url)
-        return
-    installation = find_installation(os.environ.get("LOADER_TEST_POSTGRES", "any"))
-    with EmbeddedPostgres(installation=installation, durable=False, max_connections=200) as server:
+    url, kind = os.environ.get("LOADER_TEST_DATABASE_URL"), os.environ.get("LOADER_TEST_POSTGRES")
+    server: Postgres
+    if kind and not url:
+        server = EmbeddedPostgres(installation=find_installation(kind), durable=False, max_connections=200)
+    else:
+        server = open_postgres(url, durable=False, max_connections=200)
+    with server:
         yield server
 
 

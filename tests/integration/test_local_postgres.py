@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import shutil
 import stat
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import psycopg
 import pytest
 
 from loader.errors import LoaderError
+from loader.local import account
 from loader.local.installation import Installation, find_installation
 from loader.local.postgres import EmbeddedPostgres, Postgres
 
@@ -62,16 +65,48 @@ def test_a_temporary_server_leaves_no_folder_behind() -> None:
     assert not folder.exists()
 
 
-def test_a_named_folder_keeps_data_and_password_between_servers(tmp_path: Path) -> None:
-    first = EmbeddedPostgres(tmp_path / "pg", durable=False)
-    with first as server:
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """One that every account can enter, unlike pytest's own."""
+    folder = Path(tempfile.mkdtemp(prefix="loader-named-"))
+    folder.chmod(0o755)
+    yield folder
+    shutil.rmtree(folder)
+
+
+def test_a_named_folder_keeps_data_and_password_between_servers(folder: Path) -> None:
+    with EmbeddedPostgres(folder / "pg", durable=False) as server:
+        assert server.folder == folder / "pg"
         with psycopg.connect(server.url) as connection:
             connection.execute("CREATE TABLE kept AS SELECT 2 AS a")
-        mode = stat.S_IMODE((server.folder / "password").stat().st_mode)
-        assert mode == 0o600
-    with EmbeddedPostgres(tmp_path / "pg", durable=False) as server, psycopg.connect(server.url) as connection:
+        assert stat.S_IMODE((server.folder / "password").stat().st_mode) == 0o600
+    with EmbeddedPostgres(folder / "pg", durable=False) as server, psycopg.connect(server.url) as connection:
         assert connection.execute("SELECT a FROM kept").fetchone() == (2,)
-    shutil.rmtree(server.folder)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root's server runs as another account")
+def test_programs_and_data_that_the_account_cannot_reach_are_placed_where_it_can(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shared, private = folder / "shared", folder / "private"
+    shared.mkdir(mode=0o755)
+    monkeypatch.setattr(account, "SHARED", shared)
+    real = find_installation()
+    private.mkdir()
+    prefix = real.folder.parent
+    for source in (prefix, prefix.parent.with_name(f"{prefix.parent.name}.libs")):
+        if source.is_dir():
+            shutil.copytree(source, private / source.relative_to(prefix.parent.parent), symlinks=True)
+    private.chmod(0o700)
+    hidden = Installation(private / prefix.parent.name / prefix.name / "bin", real.version, "a private folder")
+    with EmbeddedPostgres(private / "data", durable=False, installation=hidden) as server:
+        assert server.folder.parent == shared
+        with psycopg.connect(server.url) as connection:
+            assert connection.execute("SELECT 1").fetchone() == (1,)
+    (shared / "loader-programs-squatted").mkdir(mode=0o777)
+    (shared / "loader-programs-squatted").chmod(0o777)
+    with pytest.raises(LoaderError, match="others can write"):
+        account._shared("loader-programs-squatted")
 
 
 def test_a_connection_without_the_password_is_refused() -> None:
