@@ -1,0 +1,1 @@
+"""Lookups: keyed state for conditions, fetched and refreshed in the background; the last good state stays."""

@@ -1,0 +1,1 @@
+"""Sources: where frames come from, and how far they may be committed."""

@@ -1,0 +1,1 @@
+"""Stages: one file each, registered by name, documented from its own declaration."""

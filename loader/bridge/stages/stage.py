@@ -1,0 +1,60 @@
+"""What a stage is: a function over frames with declared options. A new stage is one file in this folder."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Protocol
+
+from loader.bridge.frame import Frame
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One option of a block: its name, what it takes, its default and what it is for. The docs are made from it."""
+
+    name: str
+    takes: str
+    """string, number, bool, list(string), map, duration, size, condition, path, one of a|b|c …"""
+    help: str
+    default: Any = None
+    required: bool = False
+    secret: bool = False
+
+
+class RefusedFrame(Exception):
+    """The stage refuses a message for good: it goes to the dead-letter endpoint with this reason."""
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What became of a batch of frames in one stage."""
+
+    frames: list[Frame] = field(default_factory=list)
+    refused: list[tuple[Frame, str]] = field(default_factory=list)
+    filtered: int = 0
+
+
+class StageContext(Protocol):
+    """What a stage may use besides frames."""
+
+    pipeline: str
+
+    def lookup(self, name: str) -> Mapping[str, Any]:
+        """The lookup's state as it is now."""
+
+    def wait(self, seconds: float) -> None:
+        """Slow the pipeline down (throttle); returns early when it stops."""
+
+
+class Stage(Protocol):
+    """Works on a batch at a time, so that its loop is a tight one. Keeps the order of what it keeps.
+
+    A message must not vanish: it is in `frames`, in `refused`, or counted in `filtered`.
+    """
+
+    name: ClassVar[str]
+    summary: ClassVar[str]
+    options: ClassVar[Sequence[Option]]
+
+    def apply(self, frames: list[Frame]) -> Outcome: ...
