@@ -33,10 +33,16 @@ create table if not exists {schema}._dead_letters (
     worker text not null,
     created_at timestamptz not null default now(),
     resolved_at timestamptz,
-    resolution text
+    resolution text,
+    exported_at timestamptz,
+    export_claimed_until timestamptz
 )""",
     "_dead_letters_open": """
 create index if not exists _dead_letters_open on {schema}._dead_letters (_event_id) where resolved_at is null""",
+    # What the export to LOADER_DEAD_LETTER_TOPIC still has to publish, see loader/dead_letter/export.py.
+    "_dead_letters_unexported": """
+create index if not exists _dead_letters_unexported on {schema}._dead_letters (created_at)
+where exported_at is null and resolved_at is null""",
     # What a contract's discard_row and discard_value left out: all are counted, the first 100 bodies kept.
     DISCARDS: """
 create table if not exists {schema}._discards (
