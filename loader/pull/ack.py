@@ -1,7 +1,8 @@
 """Acks and nacks: batched, sent by a few threads, retried within a lease, confirmed where the subscription confirms.
 
-They go by unary calls. Ids sent along the stream cost about 0.5 µs of CPU less a message, but nobody says whether they
-arrived: a stream that breaks takes them along, silently, and an exactly-once subscription's acks need their answer."""
+They go by unary calls. Ids sent along the stream cost the same CPU within the noise of measuring (medians of nine runs:
+4.8 and 4.6 µs a message for pull and ack together), but nobody says whether they arrived: a stream that breaks takes
+them along, silently, and the acks of an exactly-once subscription need their answer."""
 
 from __future__ import annotations
 
