@@ -40,6 +40,8 @@ class BundleLoad:
     letters: list[Letter] = field(default_factory=list)
     discards: list[Discard] = field(default_factory=list)
     discard_count: int = 0
+    schema: tuple[str, str | None] = ("loader", None)
+    """Name and hash of dlt's schema by which the rows were fitted, for `_dlt_loads`."""
     attempt: int = 0
     """How often these events were held before; 0 for events that come from the subscription."""
     minority: bool = False

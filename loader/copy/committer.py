@@ -58,9 +58,8 @@ class OverflowNeeded(Exception):
 class Committer:
     """Commits loads to one dataset. Keeps no state but the guess whether duplicates are about."""
 
-    def __init__(self, dataset: str, schema_name: str, worker: str, exact: Exact) -> None:
+    def __init__(self, dataset: str, worker: str, exact: Exact) -> None:
         self._statements = Statements(dataset)
-        self._schema_name = schema_name
         self._worker = worker
         self._exact = exact
         self._expect_duplicates = 0
@@ -110,7 +109,7 @@ class Committer:
                 self._discard(cursor, load)
             self._resolve_letters(cursor, load)
             cursor.executemany(self._statements.receipt, self._receipts(load))
-            cursor.execute(self._statements.load, (fitted.load_id, self._schema_name, None))
+            cursor.execute(self._statements.load, (fitted.load_id, *load.schema))
 
     def _copy(self, cursor: psycopg.Cursor, rows: Rows, positions: Sequence[int] | None) -> None:
         """COPY all rows of a table, or those at `positions`. Raises CopyFailed only in the second form."""

@@ -42,7 +42,7 @@ class Snapshot:
 
     def book(self, rules: PlanRules) -> Book:
         """A book of its own for one thread."""
-        return Book(self.tables, rules, self.stored.version)
+        return Book(self.tables, rules, self.stored.version, self.stored.name, self.stored.hash)
 
 
 class Learner:

@@ -31,11 +31,12 @@ class Stored:
     version: int
     text: str | None
     """JSON text; None when the dataset has no schema yet."""
+    hash: str | None = None
 
 
 # dlt's own client orders by the client's clock and fetches every version; ours takes the highest version of one name.
 _NEWEST = """
-select schema_name, version, schema from {table}
+select schema_name, version, schema, version_hash from {table}
 where schema_name = coalesce(
     (select {name} where exists (select 1 from {table} where schema_name = {name})),
     (select min(schema_name) from {table} having count(distinct schema_name) = 1),
@@ -55,7 +56,7 @@ def read_stored(conn: psycopg.Connection, dataset: str) -> Stored:
         found = cursor.execute(query).fetchone()
     if found is None:
         return Stored(DEFAULT_NAME, 0, None)
-    return Stored(found[0], found[1], found[2])
+    return Stored(found[0], found[1], found[2], found[3])
 
 
 def to_schema(stored: Stored) -> Schema:

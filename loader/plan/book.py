@@ -1,4 +1,4 @@
-"""The book of plans: the real columns of a dataset, and for each table the slots that payload keys were found to fill."""
+"""The book of plans: the real columns of a dataset, and for each table the slots that payload keys fill."""
 
 from __future__ import annotations
 
@@ -125,11 +125,20 @@ CHILD_FIRST = (names.DLT_ID, names.DLT_PARENT_ID, names.DLT_LIST_IDX)
 class Book:
     """All plans of a dataset, made on demand from its real tables. One thread fills a book at a time."""
 
-    def __init__(self, tables: dict[str, Table], rules: PlanRules, version: int = 0) -> None:
+    def __init__(
+        self,
+        tables: dict[str, Table],
+        rules: PlanRules,
+        version: int = 0,
+        schema_name: str = "",
+        schema_hash: str | None = None,
+    ) -> None:
         self.tables = tables
         self.rules = rules
         self.version = version
-        """Version of dlt's stored schema that this book was read with."""
+        """Version of dlt's stored schema that this book was read with, its name and hash beside it."""
+        self.schema_name = schema_name
+        self.schema_hash = schema_hash
         self.plans: dict[str, TablePlan] = {}
 
     def plan(self, name: str, path: tuple[str, ...] = ()) -> TablePlan | None:

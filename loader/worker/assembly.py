@@ -15,7 +15,7 @@ from loader.copy.load_id import LoadIds
 from loader.errors import ConfigurationError
 from loader.learn.learner import Learner
 from loader.learn.settled import Settled
-from loader.message.decode import DecodeRules, Decoder
+from loader.message.decode import Decoder, DecodeRules
 from loader.plan.book import PlanRules
 from loader.plan.fit import Policy
 from loader.pull.channel import emulator
@@ -85,7 +85,7 @@ class Parts:
 
     def lane(self, purpose: str, intake: Intake, policy: Callable[[], Policy] | None = None) -> Lane:
         """A lane with a connection of its own, which shows as `loader PURPOSE`."""
-        committer = Committer(self.settings.dataset, "loader", self.name, intake.source.exact)
+        committer = Committer(self.settings.dataset, self.name, intake.source.exact)
         return Lane(
             self._connector,
             self.learner,

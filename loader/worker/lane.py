@@ -198,6 +198,7 @@ class Lane:
         load = BundleLoad(
             fitted, list(batch.letters()), list(batch.discards), attempt=batch.attempt, minority=batch.minority
         )
+        load.schema = (book.schema_name, book.schema_hash)
         load.discard_count = len(batch.discards) + fitted.discarded_values
         for event, reason in fitted.refused:
             load.letters.append(
