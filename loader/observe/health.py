@@ -49,7 +49,8 @@ class _Outage:
     ended: float | None = None
     told: bool = False
     """Its end was logged; it may come back all the same."""
-    came_back: bool = False
+    came_back: float | None = None
+    """When it did."""
 
 
 class Health:
@@ -95,7 +96,8 @@ class Health:
             fresh = outage is None
             if outage is None:
                 outage = self._outages[who] = _Outage(self._clock(), text)
-            outage.came_back = outage.came_back or outage.ended is not None
+            if outage.ended is not None:
+                outage.came_back = self._clock()
             outage.error, outage.ended = text, None
         if fresh:
             log.error("The database does not do its work for %s, trying again until it does: %s", who, text)
@@ -166,18 +168,22 @@ class Health:
         return [] if state.healthy else ["stream: not connected"]
 
     def _settle(self, now: float) -> None:
-        """Forget outages that have stayed away; of one that came back after its end was logged, log the last end."""
+        """Outages that come and go: forget those that have stayed away, report one that stays after all."""
+        over: list[tuple[str, _Outage]] = []
+        back: list[tuple[str, _Outage]] = []
         with self._lock:
-            over = [
-                (who, outage)
-                for who, outage in self._outages.items()
-                if outage.ended is not None and now - outage.ended >= FLAPPING_SECONDS
-            ]
-            for who, _outage in over:
-                del self._outages[who]
+            for who, outage in list(self._outages.items()):
+                if outage.ended is not None and now - outage.ended >= FLAPPING_SECONDS:
+                    del self._outages[who]
+                    over.append((who, outage))
+                elif outage.ended is None and outage.told and now - (outage.came_back or now) >= FLAPPING_SECONDS:
+                    outage.told, outage.came_back = False, None
+                    back.append((who, outage))
         for who, outage in over:
-            if outage.came_back and outage.ended is not None:
+            if outage.came_back is not None and outage.ended is not None:
                 _log_end(who, outage.ended - outage.began)
+        for who, outage in back:
+            log.error("The database does not do its work for %s again: %s", who, outage.error)
 
     def _line(self, text: str) -> str:
         text = " ".join(self._redact(text).split())
