@@ -1,0 +1,46 @@
+"""The Postgres that a benchmark runs on: durable, as in production, and a process whose CPU can be read."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import psycopg
+from psycopg import sql
+
+from loader.local.postgres import EmbeddedPostgres, open_postgres
+
+# A server that writes its checkpoint in the middle of a repetition measures the disk: production spreads them too.
+_SETTINGS = {"shared_buffers": "512MB", "max_wal_size": "4GB", "checkpoint_timeout": "30min"}
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A fresh database on a server."""
+
+    url: str
+    version: str
+    origin: str
+    pid: int | None
+    """The server's process; None when it is not ours, so that its CPU cannot be read."""
+
+
+@contextmanager
+def database(url: str | None) -> Iterator[Server]:
+    """A fresh database, dropped afterwards: on the server at `url`, else on an embedded one with fsync on."""
+    if url:
+        server = open_postgres(url)
+    else:
+        server = EmbeddedPostgres(durable=True, settings=_SETTINGS)
+    with server:
+        name = f"loader_bench_{uuid.uuid4().hex[:8]}"
+        with psycopg.connect(server.url, autocommit=True) as conn:
+            conn.execute(sql.SQL("create database {}").format(sql.Identifier(name)))
+        pid = server.pid if isinstance(server, EmbeddedPostgres) else None
+        try:
+            yield Server(server.database_url(name), server.version, server.origin, pid)
+        finally:
+            with psycopg.connect(server.url, autocommit=True) as conn:
+                conn.execute(sql.SQL("drop database if exists {} with (force)").format(sql.Identifier(name)))
