@@ -33,7 +33,7 @@ class Broker:
         self._conditions: dict[Subscription, threading.Condition] = {}
         self.streams = 0
         self.stopped = False
-        self.faults = FaultState(self.wake_all, self.stats)
+        self.faults = FaultState(self.wake_all, self.stats, self.expire_leases)
 
     def condition(self, subscription: Subscription) -> threading.Condition:
         """What a stream of this subscription waits on. The caller holds the lock."""
@@ -54,6 +54,15 @@ class Broker:
     def wake_all(self) -> None:
         """Wakes every stream. The caller does not hold the lock."""
         with self.lock:
+            self.wake(list(self._conditions))
+
+    def expire_leases(self) -> None:
+        """Ends every lease, as if its deadline had passed. The caller does not hold the lock."""
+        with self.lock:
+            for subscription in self.store.subscriptions.values():
+                for batch in subscription.batches:
+                    batch.deadline = 0
+                subscription.expire(self.clock())
             self.wake(list(self._conditions))
 
     def stop(self) -> None:

@@ -39,6 +39,9 @@ class Faults(Protocol):
     def drop_acks(self, requests: int = -1) -> None:
         """Ignores the acks of the next `requests` requests though they are answered as good; -1: until cleared."""
 
+    def expire_leases(self) -> None:
+        """Ends every lease now, as if its deadline had passed: what is unacked is delivered again."""
+
     def clear(self) -> None:
         """Ends every fault."""
 
@@ -49,9 +52,15 @@ class Faults(Protocol):
 class FaultState:
     """`Faults` inside a server. `wake` is called after a change so that waiting streams see it."""
 
-    def __init__(self, wake: Callable[[], None], stats: Callable[[], dict[str, Any]]) -> None:
+    def __init__(
+        self,
+        wake: Callable[[], None],
+        stats: Callable[[], dict[str, Any]],
+        expire: Callable[[], None] = lambda: None,
+    ) -> None:
         self._wake = wake
         self._stats = stats
+        self._expire = expire
         self._lock = threading.Lock()
         self._refusals: dict[str, list[Any]] = {}
         self._drops = 0
@@ -93,6 +102,10 @@ class FaultState:
         """See Faults."""
         with self._lock:
             self._drops = requests
+
+    def expire_leases(self) -> None:
+        """See Faults."""
+        self._expire()
 
     def clear(self) -> None:
         """See Faults."""
@@ -147,7 +160,9 @@ class FaultState:
         return orjson.dumps(getattr(self, name)(*arguments))
 
 
-CALLS = frozenset({"cut_streams", "refuse", "duplicate", "delay", "silence", "drop_acks", "clear", "stats"})
+CALLS = frozenset(
+    {"cut_streams", "refuse", "duplicate", "delay", "silence", "drop_acks", "expire_leases", "clear", "stats"}
+)
 
 
 class FaultsClient:
@@ -184,6 +199,10 @@ class FaultsClient:
     def drop_acks(self, requests: int = -1) -> None:
         """See Faults."""
         self._call("drop_acks", requests)
+
+    def expire_leases(self) -> None:
+        """See Faults."""
+        self._call("expire_leases")
 
     def clear(self) -> None:
         """See Faults."""
