@@ -112,11 +112,12 @@ class LoaderMetrics:
 
     # --- learning, database ---------------------------------------------------------------------------------------
 
-    def learned(self, seconds: float, columns: int) -> None:
-        """A learning has committed; `columns` were added."""
+    def learned(self, columns: int, seconds: float | None = None) -> None:
+        """A learning has committed; `columns` were added, those of new tables too."""
         self.store.add("loader_learnings_total", 1)
         self.store.add("loader_columns_added_total", columns)
-        self.store.observe("loader_learning_seconds", seconds)
+        if seconds is not None:
+            self.store.observe("loader_learning_seconds", seconds)
 
     def lock_waited(self) -> None:
         """A learning was put off because it did not get a lock."""
