@@ -268,10 +268,10 @@ def _rehearse(
 
     rules = plan_rules(settings)
     learner = Learner(settings.dataset, rules, settings.schema_contract, "replay")
-    preview = Preview(
-        read_ground(conn, settings.dataset, learner.read), settings.dataset, rules, settings.schema_contract
-    )
-    yield from Rehearsal(preview, Decoder(decode_rules(settings)), settings.dataset).run(conn, batches)
+    with conn.transaction():  # read-only, as the connection says
+        ground = read_ground(conn, settings.dataset, learner.read)
+        preview = Preview(ground, settings.dataset, rules, settings.schema_contract)
+        yield from Rehearsal(preview, Decoder(decode_rules(settings)), settings.dataset).run(conn, batches)
     changes += preview.changes()
 
 

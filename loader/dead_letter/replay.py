@@ -254,10 +254,8 @@ class Rehearsal:
         discarded: dict[str, str] = {}
         owners = {event.identity: event.message.ack_id for event in events}
         for stopped in self.preview.study(events, self._intake.source, {}):
-            letter_id = owners.get(stopped.origin)
-            if letter_id is not None:
-                kept = discarded if stopped.code == "discarded" else refused
-                kept[letter_id] = f"{stopped.code}: {stopped.reason}"
+            kept = discarded if stopped.code == "discarded" else refused
+            kept[owners[stopped.origin]] = f"{stopped.code}: {stopped.reason}"
         for letter in batch:
             name = letter.letter_id
             outcome = "refused" if name in refused else "discarded" if name in discarded else "loaded"
