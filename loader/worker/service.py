@@ -1,69 +1,130 @@
-"""A worker as a service: settings in, signals, logs, health and metrics around it."""
+"""A worker as a service: settings in, signals, logs, health and metrics around it; several under a supervisor."""
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import signal
+import sys
 import threading
+from collections.abc import Iterator
 from types import FrameType
 
 from loader import __version__
 from loader.database.connection import Database
 from loader.database.conninfo import parse_conninfo
+from loader.dead_letter.export import make_export_thread
 from loader.logs import configure
+from loader.observe.endpoints import Subject, endpoints
+from loader.observe.endpoints import Worker as Process
+from loader.observe.health import Health
+from loader.observe.http import HttpServer
+from loader.observe.metrics import LoaderMetrics
+from loader.pull.channel import open_channel
 from loader.settings.declaration import Settings
 from loader.worker.assembly import Parts, build_puller, build_worker
-from loader.worker.observers import Observers
+from loader.worker.control import Control
+from loader.worker.supervisor import Supervisor
+from loader.worker.telemetry import Telemetry
 
 log = logging.getLogger(__name__)
 
 
-def serve(settings: Settings) -> None:
-    """Run one worker in this process until SIGTERM or SIGINT. Raises LoaderError on a fatal fault."""
+def serve(settings: Settings) -> int:
+    """Run until SIGTERM or SIGINT; the exit code. Raises LoaderError on a fatal fault."""
+    control = Control.from_environment(os.environ)
     url = settings.database_url
     info = parse_conninfo(url.get_secret_value() if url else None, os.environ)
     token = settings.http_token.get_secret_value() if settings.http_token else ""
-    database = Database(info, iam_auth=settings.iam_auth)
     close_logs = configure(settings.log_level, settings.log_to, secrets=[*info.secrets, token])
-    stop = threading.Event()
-
-    def on_signal(number: int, frame: FrameType | None) -> None:
-        stop.set()
-
-    previous = {number: signal.signal(number, on_signal) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
-        health = LogHealth()
-        parts = Parts(settings, database, health)
-        puller = build_puller(settings)
-        worker = build_worker(parts, puller, Observers())
-        log.info(
-            "loader %s loads %s into %s, dataset %s",
-            __version__,
-            settings.subscription,
-            database.describe(),
-            settings.dataset,
-        )
-        worker.run(stop)
-        log.info("stopped: everything loaded is acked, the rest was given back")
+        if control is None and settings.processes != 1:
+            return _supervise(settings, token)
+        _work(settings, Database(info, iam_auth=settings.iam_auth), control, token)
+        return 0
     finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
         close_logs()
 
 
-class LogHealth:
-    """Says once when the database fails and once when it works again."""
+def _supervise(settings: Settings, token: str) -> int:
+    count = settings.processes if isinstance(settings.processes, int) else _cpus()
+    supervisor = Supervisor(
+        [sys.executable, "-m", "loader", *sys.argv[1:]], count, os.environ, settings.shutdown_seconds
+    )
+    with _http(settings, supervisor.fleet, token):
+        return supervisor.run()
 
-    def __init__(self) -> None:
-        self._failing = False
 
-    def database_failed(self, error: BaseException) -> None:
-        if not self._failing:
-            self._failing = True
-            log.error("the database does not take the load; it is tried again until it does: %s", error)
+def _cpus() -> int:
+    """CPUs that this process may use; a container's share where the system tells it."""
+    if sys.platform == "linux":
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
-    def database_works(self) -> None:
-        if self._failing:
-            self._failing = False
-            log.info("the database takes loads again")
+
+def _work(settings: Settings, database: Database, control: Control | None, token: str) -> None:
+    puller = build_puller(settings)
+    metrics = LoaderMetrics()
+    health = Health(metrics)
+    export = None
+    if settings.dead_letter_topic is not None:
+        export = make_export_thread(database, settings.dataset, settings.dead_letter_topic, open_channel)
+    telemetry = Telemetry(puller, metrics, health, export)
+    parts = Parts(settings, database, telemetry)
+    worker = build_worker(parts, puller, telemetry, control)
+    telemetry.cleaned = lambda: [decoder.cleaned for decoder in parts.decoders]
+    process = Process(metrics, health)
+    log.info(
+        "loader %s loads %s into %s, dataset %s",
+        __version__,
+        settings.subscription,
+        database.describe(),
+        settings.dataset,
+    )
+    with _stop_on_signals(health) as stop, _http(settings, process, token) if control is None else _no_http():
+        if control is not None:
+            control.start(process)
+        if export is not None:
+            export.start()
+        try:
+            worker.run(stop)
+        finally:
+            if export is not None:
+                export.stop(1.0)
+    log.info("stopped: what was loaded is acked, the rest was given back")
+
+
+@contextlib.contextmanager
+def _stop_on_signals(health: Health) -> Iterator[threading.Event]:
+    stop = threading.Event()
+
+    def on_signal(number: int, frame: FrameType | None) -> None:
+        health.stopping()
+        stop.set()
+
+    former = {number: signal.signal(number, on_signal) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield stop
+    finally:
+        for number, handler in former.items():
+            signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def _http(settings: Settings, subject: Subject, token: str) -> Iterator[None]:
+    if settings.http_port == 0:
+        yield
+        return
+    server = HttpServer(settings.http_host, settings.http_port, endpoints(subject, token or None))
+    server.start()
+    try:
+        yield
+    finally:
+        server.close()
+
+
+@contextlib.contextmanager
+def _no_http() -> Iterator[None]:
+    """A worker under a supervisor answers over its link."""
+    yield

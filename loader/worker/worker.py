@@ -14,9 +14,10 @@ from loader.bundle.window import Bundle, Window
 from loader.errors import LoaderError
 from loader.learn.learner import Snapshot
 from loader.learn.lesson import Lesson
-from loader.message.message import Event, Message
+from loader.message.message import Event, Message, Refused
 from loader.pull.puller import Puller
 from loader.worker.batch import EventBatch, MessageBatch
+from loader.worker.control import Control
 from loader.worker.held import HeldEvents
 from loader.worker.intake import Intake
 from loader.worker.lane import Abandoned, Lane, Loaded
@@ -34,10 +35,17 @@ _CLOSE_SECONDS = 3.0
 _SUSPECT_ATTEMPT = 3
 """Delivered so often, a message may have killed workers: it is loaded alone."""
 _MAX_ALONE = 50
+_CONDEMNED = 2
+"""Workers killed while they loaded nothing but this message: then it is a dead letter, unread."""
+BUNDLES, LEARNING = 0, 1
+"""Slots of the flight record, one for each thread that loads."""
 
 
 class Observer(Protocol):
     """Who is told what the worker does: metrics, health, the demo's live view. All methods must return at once."""
+
+    def bundle_closed(self, bundle: Bundle) -> None:
+        """A bundle is about to be loaded."""
 
     def bundle_loaded(self, bundle: Bundle | None, loaded: Loaded, committed_at: float) -> None:
         """One transaction was committed; `bundle` is None for learned, held and replayed events."""
@@ -64,10 +72,15 @@ class Worker:
         settlement: Settlement,
         observer: Observer,
         shutdown_seconds: float,
+        control: Control | None = None,
     ) -> None:
+        """`control` is the link to a supervisor, which remembers what was in flight when a worker died."""
         self.puller = puller
         self.held = HeldEvents()
-        self.learning = Learning(learning_lane, self._learned_load, self._lesson, self._give_back)
+        self.learning = Learning(learning_lane, self._learned_load, self._lesson, self._give_back, self._note_learning)
+        self.loading_since: int | None = None
+        """Oldest publish time (microseconds) of what is being loaded; None when nothing is."""
+        self._control = control
         self._bundler = Bundler(puller, window)
         self._lane = lane
         self._intake = intake
@@ -97,8 +110,9 @@ class Worker:
         # A bundle makes many objects and no cycles: looking for them costs up to 40 % of the CPU.
         gc.disable()
         self.puller.start()
-        loading = threading.Thread(target=self._guard, args=(self._load_bundles,), name="load")
-        learning = threading.Thread(target=self._guard, args=(self.learning.run,), name="learn")
+        # Daemons: one that waits for a database that hangs must not keep the process from ending after the drain.
+        loading = threading.Thread(target=self._guard, args=(self._load_bundles,), name="load", daemon=True)
+        learning = threading.Thread(target=self._guard, args=(self.learning.run,), name="learn", daemon=True)
         loading.start()
         learning.start()
         try:
@@ -131,23 +145,48 @@ class Worker:
             self._load_bundle(bundle)
 
     def _load_bundle(self, bundle: Bundle) -> None:
+        self._observer.bundle_closed(bundle)
         messages = bundle.messages
         suspects: list[Message] = []
-        if any(message.attempt >= _SUSPECT_ATTEMPT for message in messages):
-            suspects = [message for message in messages if message.attempt >= _SUSPECT_ATTEMPT]
-            messages = [message for message in messages if message.attempt < _SUSPECT_ATTEMPT]
+        known = self._control.suspects if self._control is not None else {}
+        if known or any([message.attempt >= _SUSPECT_ATTEMPT for message in messages]):
+            suspects = [m for m in messages if m.attempt >= _SUSPECT_ATTEMPT or m.message_id in known]
+            messages = [m for m in messages if not (m.attempt >= _SUSPECT_ATTEMPT or m.message_id in known)]
         if messages:
             self._store_messages(messages, bundle)
-        size = -(-len(suspects) // _MAX_ALONE) or 1
-        for start in range(0, len(suspects), size):
-            self._store_messages(suspects[start : start + size], bundle)
+        condemned = [message for message in suspects if known.get(message.message_id, 0) >= _CONDEMNED]
+        for message in condemned:
+            self._condemn(message, known[message.message_id])
+        alone = [message for message in suspects if message.message_id in known and message not in condemned]
+        for message in alone:
+            self._store_messages([message], bundle)
+        often = [message for message in suspects if message.message_id not in known]
+        size = -(-len(often) // _MAX_ALONE) or 1
+        for start in range(0, len(often), size):
+            self._store_messages(often[start : start + size], bundle)
+
+    def _condemn(self, message: Message, deaths: int) -> None:
+        fault = Refused("ends the worker", f"{deaths} workers were killed while they loaded nothing but this message")
+        try:
+            stored = self._lane.store(EventBatch([], [self._intake.letter(message, fault)]))
+        except Abandoned:
+            self._settlement.give_back([message])
+            return
+        self._settlement.settle_messages([message])
+        for loaded in stored:
+            self._settle(loaded, None, 0)
 
     def _store_messages(self, messages: Sequence[Message], bundle: Bundle) -> None:
+        self._note(BUNDLES, messages)
+        self.loading_since = min([message.published for message in messages])
         try:
             stored = self._lane.store(MessageBatch(self._intake, messages))
         except Abandoned:
             self._settlement.give_back(messages)
             return
+        finally:
+            self.loading_since = None
+            self._note(BUNDLES, ())
         self._settlement.settle_messages(self._intake.refused)
         for loaded in stored:
             self._settle(loaded, bundle, 0)
@@ -212,6 +251,18 @@ class Worker:
 
     def _give_back(self, events: list[Event]) -> None:
         self._settlement.give_back([event.message for event in events])
+
+    def _note_learning(self, events: Sequence[Event]) -> None:
+        self._note(LEARNING, [event.message for event in events])
+
+    def _note(self, slot: int, messages: Sequence[Message]) -> None:
+        """For the supervisor, should this process be killed."""
+        if self._control is None:
+            return
+        if messages:
+            self._control.flight.write(slot, [message.message_id for message in messages])
+        else:
+            self._control.flight.clear(slot)
 
     # --- stopping -----------------------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -178,6 +179,16 @@ class Topic:
         """Waits until so many messages are held by workers."""
         until(lambda: self.counts()["leased"] >= wanted, lambda: f"{wanted} leased, last {self.counts()}")
 
+    def until_streams(self, wanted: int) -> None:
+        """Waits until so many streams are open on the server."""
+        stats = self.server.faults.stats
+        until(lambda: stats()["streams"] >= wanted, lambda: f"{wanted} streams, last {stats()['streams']}")
+
+    def until_count_settled(self, database: Database, table: str, rows: int) -> None:
+        """Waits until a table has so many rows and everything is acked."""
+        database.until_count(table, rows)
+        self.until_settled()
+
     def until_settled(self, seconds: float = PATIENCE) -> None:
         """Waits until nothing is left to deliver or to ack."""
         until(
@@ -266,6 +277,11 @@ class Worker:
             pytest.fail(f"the worker did not end within {seconds:g} s; it said:\n{self.output}")
         self._reader.join(10)
         return code
+
+    def nap(self, seconds: float = 0.02) -> None:
+        """Waits a little, or until the end."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(seconds)
 
     def stop(self, number: int = SIGTERM, seconds: float = PATIENCE) -> tuple[int, float]:
         """Signal and wait: exit code and how long it took."""
@@ -383,10 +399,26 @@ def topic(pubsub_process: PubsubProcess) -> Iterator[Topic]:
 
 
 @pytest.fixture
+def start_topic() -> Iterator[Callable[[], Topic]]:
+    """Makes a topic on a server of its own, which the test may kill."""
+    made: list[Topic] = []
+
+    def start() -> Topic:
+        made.append(Topic(PubsubProcess().start()))
+        return made[-1]
+
+    yield start
+    for each in made:
+        each.channel.close()
+        each.server.stop()
+
+
+@pytest.fixture
 def worker(database: Database, topic: Topic) -> Iterator[Callable[..., Worker]]:
     started: list[Worker] = []
+    usual = topic
 
-    def start(environment: Mapping[str, str] | None = None, **settings: object) -> Worker:
+    def start(environment: Mapping[str, str] | None = None, topic: Topic = usual, **settings: object) -> Worker:
         url = str(settings.pop("database_url", database.url))
         started.append(Worker({**settings_of(topic, url, **settings), **(environment or {})}))
         return started[-1]
