@@ -21,6 +21,9 @@ class Format(Protocol):
     def decode(self, value: bytes) -> Any:
         """The payload's fields. Raises Undecodable (for good) or Unavailable (a registry is down: try again)."""
 
+    def decode_exactly(self, value: bytes, fields: Any) -> Any:
+        """The fields with every digit, given what `decode` said; `fields` itself where that was exact already."""
+
     def encode(self, fields: Any) -> bytes:
         """The payload for changed fields. Raises Undecodable."""
 
@@ -36,13 +39,14 @@ class Unavailable(Exception):
 class Payload:
     """Bytes, and what they say once somebody asks. Shared by frames."""
 
-    __slots__ = ("_fields", "decoded", "error", "format", "value")
+    __slots__ = ("_fields", "decoded", "error", "exact", "format", "value")
 
     def __init__(self, value: bytes | None, format: Format) -> None:
         self.value = value
         """None is a tombstone."""
         self.format = format
         self.decoded = False
+        self.exact = False
         self.error: Undecodable | None = None
         self._fields: Any = None
 
@@ -62,12 +66,24 @@ class Payload:
             self.decoded = True
         return self._fields
 
+    def exact_fields(self) -> Any:
+        """As `fields`, and every number has all its digits: the base of a change, for the rest must leave as it came.
+
+        Looking for long numbers takes longer than decoding, so it is done for changes only."""
+        fields = self.fields()
+        if not self.exact:
+            if self.value is not None:
+                self._fields = fields = self.format.decode_exactly(self.value, fields)
+            self.exact = True
+        return fields
+
 
 class Frame:
     """One message. Cheap to make (slots, no decoding), cheap to copy (shares everything until it is changed)."""
 
     __slots__ = (
         "_changed",
+        "format",
         "headers",
         "index",
         "key",
@@ -106,12 +122,19 @@ class Frame:
         """Position among the copies made of one message (multiply, flatten), part of its identity."""
         self.sinks: tuple[str, ...] | None = None
         """Sinks that a stage chose; None: all of the pipeline's."""
+        self.format: Format | None = None
+        """The format that it leaves in, if a stage converted it; None: the payload's."""
         self._changed: Any = None
 
     @property
     def fields(self) -> Any:
         """The payload's fields as they are now: changed ones if a stage changed them. Read-only by contract."""
         return self.payload.fields() if self._changed is None else self._changed
+
+    @property
+    def exact_fields(self) -> Any:
+        """As `fields`, with every digit of every number."""
+        return self.payload.exact_fields() if self._changed is None else self._changed
 
     @property
     def changed(self) -> bool:
@@ -134,11 +157,15 @@ class Frame:
 
     def set(self, path: Sequence[str], value: Any) -> None:
         """Set a field; objects on the way are copied, made where they are missing."""
-        self._changed = _with(self.fields, path, value)
+        self._changed = _with(self.exact_fields, path, value)
 
     def drop(self, path: Sequence[str]) -> None:
         """Remove a field; nothing happens when it is not there."""
-        self._changed = _without(self.fields, path)
+        fields = self.exact_fields
+        changed = _without(fields, path)
+        # A payload that loses nothing is not changed, and leaves with the bytes it came with.
+        if changed is not fields:
+            self._changed = changed
 
     def replace(self, fields: Any) -> None:
         """Replace the whole payload by other fields (flatten, convert)."""
@@ -151,17 +178,19 @@ class Frame:
         )
         frame.index = self.index
         frame.sinks = self.sinks
+        frame.format = self.format
         frame._changed = self._changed
         return frame
 
-    def value(self, format: Format | None = None) -> bytes | None:
-        """The bytes to send: those that came, unless a stage changed a field or another format is wanted."""
-        if self._changed is not None:
-            return (format or self.payload.format).encode(self._changed)
-        if format is None or format is self.payload.format:
-            return self.payload.value
-        fields = self.payload.fields()
-        return None if fields is None else format.encode(fields)
+    def value(self) -> bytes | None:
+        """The bytes to send: those that came, unless a stage changed a field or converted the payload.
+
+        Raises Undecodable, Unavailable."""
+        payload = self.payload
+        if self._changed is None and (self.format is None or self.format is payload.format):
+            return payload.value
+        fields = self.exact_fields
+        return None if fields is None else (self.format or payload.format).encode(fields)
 
 
 def _with(fields: Any, path: Sequence[str], value: Any) -> Any:
@@ -178,11 +207,16 @@ def _with(fields: Any, path: Sequence[str], value: Any) -> Any:
 
 
 def _without(fields: Any, path: Sequence[str]) -> Any:
+    """`fields` without the one at `path`; the same object when it is not there."""
     if not path or not isinstance(fields, Mapping) or path[0] not in fields:
         return fields
+    name, rest = path[0], path[1:]
+    inner = _without(fields[name], rest) if rest else None
+    if rest and inner is fields[name]:
+        return fields
     changed = dict(fields)
-    if len(path) == 1:
-        del changed[path[0]]
+    if rest:
+        changed[name] = inner
     else:
-        changed[path[0]] = _without(changed[path[0]], path[1:])
+        del changed[name]
     return changed

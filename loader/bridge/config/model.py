@@ -1,4 +1,6 @@
-"""What an HCL file says, as plain data. Every block knows where it stands, for errors that name file and line."""
+"""What an HCL file says, as plain data. Every block knows where it stands, for errors that name file and line.
+
+Blocks are equal when they say the same, wherever they stand: a reload restarts what changed, not what moved."""
 
 from __future__ import annotations
 
@@ -31,8 +33,9 @@ class Endpoint:
     region: str
     environment: str
     options: Mapping[str, Any]
-    """The block's other attributes, checked and with defaults filled in by the kind's declaration."""
-    place: Place
+    """The block's other attributes, checked and with defaults filled in by the kind's declaration (endpoints.py).
+    Values may be or hold references to variables and secrets: `reference.resolve(options)` when it starts."""
+    place: Place = field(compare=False)
     epoch: str = ""
     """Stands in front of identities, for a topic that was deleted and made again."""
 
@@ -43,7 +46,7 @@ class StageSpec:
 
     kind: str
     options: Mapping[str, Any]
-    place: Place
+    place: Place = field(compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +70,7 @@ class Pipeline:
     """May share its consumer with other pipelines of the same source and sink environment."""
     options: Mapping[str, Any]
     """Everything else, each with a considered default: max_in_flight, commit_seconds, ordering_key, tombstones …"""
-    place: Place
+    place: Place = field(compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,12 +81,14 @@ class Lookup:
     kind: Literal["http", "sql", "file"]
     refresh_seconds: float
     options: Mapping[str, Any]
-    place: Place
+    place: Place = field(compare=False)
 
 
 @dataclass(frozen=True, slots=True)
 class TestBlock:
     """`test NAME { pipeline, input, expect }`: run by `loader bridge test`."""
+
+    __test__ = False  # pytest collects what is called Test…
 
     name: str
     pipeline: str
@@ -91,7 +96,7 @@ class TestBlock:
     expected: tuple[Mapping[str, Any], ...]
     lookups: Mapping[str, Mapping[str, Any]]
     """State that a lookup is taken to have."""
-    place: Place
+    place: Place = field(compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +104,8 @@ class Configuration:
     """A whole file. `mirror` and `replicate` blocks are pipelines by now."""
 
     file: str
+    name: str
+    """Stands in front of consumer groups, `bridge { name = … }`."""
     endpoints: Mapping[str, Endpoint]
     pipelines: Mapping[str, Pipeline]
     lookups: Mapping[str, Lookup] = field(default_factory=dict)
