@@ -107,7 +107,7 @@ class Exporter:
                 return
             # Refused as it is, it would stand in the way of all others for ever: told without what Pub/Sub refuses.
             letter_id, message = chunk[0]
-            if not message.data and message.attributes.get("body_omitted"):
+            if not message.data and not any(name.startswith(_PREFIX) for name in message.attributes):
                 raise
             log.warning("dead letter %s is exported without its body: %s", letter_id, details)
             bare = {name: value for name, value in message.attributes.items() if not name.startswith(_PREFIX)}

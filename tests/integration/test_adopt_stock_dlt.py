@@ -39,18 +39,18 @@ class Legacy:
         self.database = make_database(self.settings)
         self.takeover = Takeover(self.database, "legacy", plan_rules(self.settings))
 
-    def run_stock(self, rows, schema=None, **options):
+    def run_stock(self, rows, schema=None, name="stock", table="users", **options):
         import dlt
 
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # dlt's own
             pipeline = dlt.pipeline(
-                pipeline_name="stock",
+                pipeline_name=name,
                 pipelines_dir=str(self.folder / "pipelines"),
                 destination=dlt.destinations.postgres(credentials=self.url, **options),
                 dataset_name="legacy",
             )
-            pipeline.run(rows, table_name="users", schema=schema)
+            pipeline.run(rows, table_name=table, schema=schema)
             pipeline.drop()
 
     def load(self, *bodies, first=1):
@@ -238,6 +238,39 @@ def test_writers_go_on_while_the_index_is_built_and_progress_is_told(legacy):
     assert heard[0].table == "users"
     assert [found.keyed for found in legacy.roots()] == [True]
     assert legacy.rows("select count(*) from legacy.users") == [(4,)]
+
+
+def test_an_interrupted_build_is_cancelled_and_the_next_run_finishes(legacy):
+    legacy.run_stock(STOCK, create_indexes=False)
+    holder = psycopg.connect(legacy.url)
+    holder.execute("insert into legacy.users (id, _dlt_id, _dlt_load_id) values (9, 'nine', 'x')")
+    (table,) = legacy.roots()
+
+    def interrupt(progress):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        build(legacy.database, "legacy", table, interrupt)
+
+    holder.rollback()
+    holder.close()
+    assert [found.leftovers for found in legacy.roots()] == [(index_name("users"),)]
+    legacy.adopt()
+    assert [(found.ready, found.leftovers) for found in legacy.roots()] == [(True, ())]
+
+
+def test_a_dataset_of_two_pipelines_is_taken_over_too(legacy):
+    legacy.run_stock(STOCK)
+    legacy.run_stock([{"id": 7, "total": 1.5}], name="billing", table="bills")
+
+    legacy.adopt()
+    legacy.load({"type": "users", "id": 3, "name": "c"}, {"type": "bills", "id": 8, "total": 2.5})
+
+    assert legacy.rows("select id, name, _event_id from legacy.users order by id")[1:] == [
+        (2, "b", None),
+        (3, "c", "m1"),
+    ]
+    assert legacy.rows("select id, total, _event_id from legacy.bills order by id") == [(7, 1.5, None), (8, 2.5, "m2")]
 
 
 def test_a_table_that_stays_locked_is_named_and_the_others_are_done(legacy, monkeypatch):
