@@ -44,4 +44,4 @@ def run(
         from loader.pull.creation import create_on_emulator
 
         create_on_emulator(subscription)
-    serve(settings)
+    raise typer.Exit(serve(settings))

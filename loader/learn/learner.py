@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -86,6 +87,7 @@ class Learner:
         into that table. Raises psycopg.errors.LockNotAvailable when it runs out (nothing is changed then),
         NeedsAdoption, psycopg.Error.
         """
+        started = time.monotonic()
         self.prepare(conn)
         before = self.read(conn)
         lesson = self.study(before, events, source)
@@ -99,17 +101,33 @@ class Learner:
                 lesson = self.study(now, events, source)
             set_local(conn, lock_timeout_ms=lock_timeout_ms)
             self._apply(conn, now, lesson)
+        lesson.seconds = time.monotonic() - started
         return self.read(conn), lesson
 
-    def add_overflow(self, conn: psycopg.Connection, tables: set[str]) -> None:
-        """Give tables the overflow column, for rows that are too large for a page. Raises psycopg.Error."""
+    def add_overflow(self, conn: psycopg.Connection, tables: set[str], lock_timeout_ms: int) -> None:
+        """Give tables the overflow column, for rows that are too large for a page.
+
+        Raises psycopg.errors.LockNotAvailable as `learn` does, psycopg.Error.
+        """
         with conn.transaction():
             self._lock(conn)
             now = self.read(conn)
+            set_local(conn, lock_timeout_ms=lock_timeout_ms)
             additions = [
-                Addition(name, names.OVERFLOW, "json", True, False, None, False, "")
+                Addition(
+                    name,
+                    names.OVERFLOW,
+                    "json",
+                    nullable=True,
+                    new_table=False,
+                    parent=None,
+                    variant=False,
+                    first_event="",
+                    exists=names.OVERFLOW in now.tables[name].columns,
+                )
                 for name in sorted(tables)
-                if name in now.tables and names.OVERFLOW not in now.tables[name].columns
+                if name in now.tables
+                and (names.OVERFLOW not in now.tables[name].columns or names.OVERFLOW in now.tables[name].foreign)
             ]
             if additions:
                 self._apply(conn, now, Lesson(additions))
@@ -123,7 +141,7 @@ class Learner:
         conn.execute("select pg_advisory_xact_lock(%s)", (self._lock_key,))
 
     def _internal_missing(self, conn: psycopg.Connection) -> bool:
-        wanted = [name for name in internal.TABLES] + ["_dlt_loads", "_dlt_version"]
+        wanted = [*internal.TABLES, "_dlt_loads", "_dlt_version"]
         row = conn.execute(
             "select count(*) from pg_catalog.pg_class where relname = any(%s)"
             " and relnamespace = (select oid from pg_catalog.pg_namespace where nspname = %s)",
@@ -144,10 +162,12 @@ class Learner:
             conn.execute(sql.SQL(statement).format(schema=self._schema))  # type: ignore[arg-type]
 
     def _apply(self, conn: psycopg.Connection, now: Snapshot, lesson: Lesson) -> None:
+        if lesson.additions:
+            self._add(conn, now, lesson)
         for table in sorted(lesson.unkeyed):
             self._index(conn, table)
-        if not lesson.additions:
-            return
+
+    def _add(self, conn: psycopg.Connection, now: Snapshot, lesson: Lesson) -> None:
         schema = to_schema(now.stored)
         evolve(schema, lesson.additions)
         missing = [addition for addition in lesson.additions if not addition.exists]

@@ -25,6 +25,8 @@ class Lesson:
     discarded: dict[int, str] = field(default_factory=dict)
     """Position of an event → why it is left out."""
     refused: dict[int, str] = field(default_factory=dict)
+    seconds: float = 0.0
+    """What the learning took, locks included."""
 
 
 def copy_tables(tables: dict[str, Table]) -> dict[str, Table]:

@@ -86,11 +86,11 @@ def evolve(schema: Schema, additions: Iterable[Addition]) -> dict[str, list[TCol
         column = _column(addition)
         added.setdefault(addition.table, []).append(column)
         if addition.table not in schema.tables:
-            table = new_table(addition.table, parent_table_name=addition.parent)
+            table = new_table(addition.table, parent_table_name=addition.parent)  # type: ignore[arg-type]
             table["x-normalizer"] = {"seen-data": True}  # type: ignore[typeddict-unknown-key]
         else:
             table = dict(schema.tables[addition.table])  # type: ignore[assignment]
-        table["columns"] = {column["name"]: column}
+        table["columns"] = {addition.column: column}
         schema.update_table(table, normalize_identifiers=False)
     return added
 

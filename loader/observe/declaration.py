@@ -56,7 +56,7 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         "loader_bundle_seconds",
         "histogram",
-        "Seconds that a bundle spent in a step: decode, fit, copy, commit.",
+        "Seconds that a load spent in a step: fit (decoding included), copy (commit included).",
         ("step",),
         STEP_BUCKETS,
     ),

@@ -21,6 +21,7 @@ from loader.plan.fit import Policy
 from loader.pull.channel import emulator
 from loader.pull.puller import Puller
 from loader.settings.declaration import Settings
+from loader.worker.control import Control
 from loader.worker.intake import Intake
 from loader.worker.lane import Connector, Health, Lane
 from loader.worker.settlement import Settlement
@@ -73,11 +74,14 @@ class Parts:
         self._connector = connector
         self._health = health
         self._load_ids = LoadIds()
+        self.decoders: list[Decoder] = []
 
     def intake(self, settlement: Settlement | None = None) -> Intake:
         """An intake of its own for one lane."""
+        decoder = Decoder(decode_rules(self.settings))
+        self.decoders.append(decoder)
         return Intake(
-            Decoder(decode_rules(self.settings)),
+            decoder,
             settlement.expect if settlement is not None else lambda message, events: None,
             keep_attributes=self.settings.keep_attributes,
             keep_raw=self.settings.keep_raw,
@@ -118,7 +122,7 @@ def build_puller(settings: Settings, endpoint: str | Callable[[], grpc.Channel] 
     )
 
 
-def build_worker(parts: Parts, puller: Puller, observer: Observer) -> Worker:
+def build_worker(parts: Parts, puller: Puller, observer: Observer, control: Control | None = None) -> Worker:
     """A worker that is ready to run, once."""
     settings = parts.settings
     settlement = Settlement(puller.ack, puller.nack)
@@ -134,4 +138,5 @@ def build_worker(parts: Parts, puller: Puller, observer: Observer) -> Worker:
         settlement,
         observer,
         settings.shutdown_seconds,
+        control,
     )

@@ -29,7 +29,8 @@ class Intake:
         self._expect = expect
         self._again: dict[str, tuple[str, dict[str, Event]]] = {}
         self.letters: list[Letter] = []
-        self.refused: list[Message] = []
+        self.refused: dict[str, Message] = {}
+        """By ack id. They gather until `forget`: a bundle may be read in halves, each of which resets `letters`."""
         self.source = Source(
             record=self._record,
             exact=self._exact,
@@ -39,20 +40,21 @@ class Intake:
 
     def events(self, messages: Sequence[Message]) -> Iterator[Event]:
         """The events of messages, one after the other. Afterwards `letters` and `refused` hold what is none."""
-        self.letters, self.refused = [], []
+        self.letters = []
         decode = self.decoder.decode
         for message in messages:
             try:
                 events = decode(message)
             except Refused as error:
-                self.refused.append(message)
-                self.letters.append(self._letter(message, error))
+                self.refused[message.ack_id] = message
+                self.letters.append(self.letter(message, error))
                 continue
             if len(events) != 1:
                 self._expect(message, len(events))
             yield from events
 
-    def _letter(self, message: Message, error: Refused) -> Letter:
+    def letter(self, message: Message, error: Refused) -> Letter:
+        """The letter of a message that is refused as a whole."""
         rules = self.decoder.rules
         identity = None
         if rules.event_id_attribute:
@@ -64,6 +66,7 @@ class Intake:
     def forget(self) -> None:
         """Let go of what was read again: one array may have taken many times the memory of its message."""
         self._again.clear()
+        self.refused.clear()
 
     def _record(self, event: Event) -> dict[str, Any]:
         return self._reread(event, self.decoder.decode)

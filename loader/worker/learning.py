@@ -6,7 +6,7 @@ import json
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,15 +17,14 @@ from loader.dead_letter.letter import letter_of_event
 from loader.learn.learner import NeedsAdoption, Snapshot
 from loader.learn.lesson import Lesson
 from loader.message.message import Event
-from loader.worker.lane import Abandoned, Lane, Loaded
+from loader.worker.lane import FIRST_LOCK_TIMEOUT_MS, LONGEST_LOCK_TIMEOUT_MS, Abandoned, Lane, Loaded
 
 log = logging.getLogger(__name__)
 
-# A fixed short lock_timeout starves against busy loads; without one a long reader stalls everybody behind it.
-FIRST_LOCK_TIMEOUT_MS = 100
-LONGEST_LOCK_TIMEOUT_MS = 8_000
 _LESSONS = 3
 """Lessons after which an event that still does not fit is a dead letter."""
+_AT_ONCE = 0.001
+_LONGEST_HINDRANCE_SECONDS = 60.0
 
 
 @dataclass(slots=True)
@@ -36,6 +35,8 @@ class Task:
     lock_timeout_ms: int = FIRST_LOCK_TIMEOUT_MS
     not_before: float = 0.0
     lessons: int = 0
+    hindrances: int = 0
+    """How often in a row the database refused what they ask for."""
 
 
 def _text(record: dict[str, Any]) -> str:
@@ -51,17 +52,26 @@ class Learning:
         on_loaded: Callable[[Loaded], None],
         on_lesson: Callable[[Snapshot, Lesson], None],
         on_abandoned: Callable[[list[Event]], None],
+        on_busy: Callable[[Sequence[Event]], None] = lambda events: None,
     ) -> None:
+        """`on_busy` hears of the events that are taken in hand, and of none when they are done."""
         self._lane = lane
         self._on_loaded = on_loaded
         self._on_lesson = on_lesson
         self._on_abandoned = on_abandoned
+        self._on_busy = on_busy
+        self.lock_waits = 0
+        """Learnings put off because a lock was not to be had in time."""
         self._tasks: list[Task] = []
         self._condition = threading.Condition()
         self._finishing = False
         self._busy = 0
-        self.alert: str | None = None
+        self._hindrances: dict[str, str] = {}
+
+    @property
+    def alert(self) -> str | None:
         """Why some events cannot be learned until somebody acts; None when all is well."""
+        return next(iter(list(self._hindrances.values())), None)
 
     def add(self, events: list[Event]) -> None:
         """Misfits of a load. Those that wait already and these are learned together."""
@@ -79,6 +89,12 @@ class Learning:
         """Events that wait to be learned or are being learned."""
         with self._condition:
             return sum(len(task.events) for task in self._tasks) + self._busy
+
+    @property
+    def oldest(self) -> int | None:
+        """Oldest publish time (microseconds) of the events that wait; None when none do."""
+        with self._condition:
+            return min((event.message.published for task in self._tasks for event in task.events), default=None)
 
     def finish(self) -> None:
         """Take no more; `run` returns when all tasks are done or the lane's `abort` is set."""
@@ -98,12 +114,14 @@ class Learning:
             if task is None:
                 return
             self._busy = len(task.events)
+            self._on_busy(task.events)
             try:
                 self._do(task)
             except Abandoned:
                 self._on_abandoned(task.events)
             finally:
                 self._busy = 0
+                self._on_busy(())
 
     def _next(self) -> Task | None:
         with self._condition:
@@ -132,12 +150,11 @@ class Learning:
         except psycopg.errors.LockNotAvailable:
             self._later(task)
             return
-        except NeedsAdoption as error:
-            self.alert = str(error)
-            log.error("%s", error)
-            self._requeue(Task(task.events, not_before=time.monotonic() + 30.0))
+        except (NeedsAdoption, psycopg.Error) as error:
+            self._hindered(task, error)
             return
-        self.alert = None
+        for event in task.events:
+            self._hindrances.pop(event.table, None)
         lane.take_up(snapshot)
         self._on_lesson(snapshot, lesson)
         self._load(task, lesson)
@@ -188,19 +205,42 @@ class Learning:
 
     def _later(self, task: Task) -> None:
         """The lock was not to be had: let others through, then wait longer for it, each root table on its own."""
+        self.lock_waits += 1
+        tables = _by_table(task.events)
+        if len(tables) > 1:
+            self._split(task, tables)
+            return
         timeout = min(task.lock_timeout_ms * 2, LONGEST_LOCK_TIMEOUT_MS)
         not_before = time.monotonic() + min(2.0, task.lock_timeout_ms / 1000 * 2)
-        tables: dict[str, list[Event]] = {}
-        for event in task.events:
-            tables.setdefault(event.table, []).append(event)
-        first = len(tables) > 1
+        self._requeue(Task(task.events, timeout, not_before, task.lessons))
+
+    def _hindered(self, task: Task, error: Exception) -> None:
+        """Somebody has to act (a privilege, an owner, an index): other tables must not wait for that."""
+        tables = _by_table(task.events)
+        if len(tables) > 1:
+            self._split(task, tables)
+            return
+        (table,) = tables
+        self._hindrances[table] = f"events of table {table} cannot be learned: {error}"
+        log.error("%s", self._hindrances[table])
+        seconds = min(_LONGEST_HINDRANCE_SECONDS, 2.0**task.hindrances)
+        self._requeue(
+            Task(task.events, task.lock_timeout_ms, time.monotonic() + seconds, task.lessons, task.hindrances + 1)
+        )
+
+    def _split(self, task: Task, tables: dict[str, list[Event]]) -> None:
+        """A mixed task failed because of one table: the others need not wait at all."""
         for events in tables.values():
-            # A mixed task failed because of one table: the others need not wait at all.
-            self._requeue(
-                Task(events, task.lock_timeout_ms if first else timeout, 0.001 if first else not_before, task.lessons)
-            )
+            self._requeue(Task(events, task.lock_timeout_ms, _AT_ONCE, task.lessons, task.hindrances))
 
     def _requeue(self, task: Task) -> None:
         with self._condition:
             self._tasks.append(task)
             self._condition.notify_all()
+
+
+def _by_table(events: list[Event]) -> dict[str, list[Event]]:
+    tables: dict[str, list[Event]] = {}
+    for event in events:
+        tables.setdefault(event.table, []).append(event)
+    return tables

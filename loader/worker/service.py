@@ -5,11 +5,9 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import signal
 import sys
 import threading
 from collections.abc import Iterator
-from types import FrameType
 
 from loader import __version__
 from loader.database.connection import Database
@@ -25,6 +23,7 @@ from loader.pull.channel import open_channel
 from loader.settings.declaration import Settings
 from loader.worker.assembly import Parts, build_puller, build_worker
 from loader.worker.control import Control
+from loader.worker.signals import StopSignals, ignore_stop_signals
 from loader.worker.supervisor import Supervisor
 from loader.worker.telemetry import Telemetry
 
@@ -32,7 +31,9 @@ log = logging.getLogger(__name__)
 
 
 def serve(settings: Settings) -> int:
-    """Run until SIGTERM or SIGINT; the exit code. Raises LoaderError on a fatal fault."""
+    """Run until SIGTERM or SIGINT; the exit code. Raises LoaderError on a fatal fault.
+
+    The process must end afterwards: it ignores both signals from then on."""
     control = Control.from_environment(os.environ)
     url = settings.database_url
     info = parse_conninfo(url.get_secret_value() if url else None, os.environ)
@@ -44,6 +45,7 @@ def serve(settings: Settings) -> int:
         _work(settings, Database(info, iam_auth=settings.iam_auth), control, token)
         return 0
     finally:
+        ignore_stop_signals()
         close_logs()
 
 
@@ -99,16 +101,15 @@ def _work(settings: Settings, database: Database, control: Control | None, token
 def _stop_on_signals(health: Health) -> Iterator[threading.Event]:
     stop = threading.Event()
 
-    def on_signal(number: int, frame: FrameType | None) -> None:
+    def ask() -> None:
         health.stopping()
         stop.set()
 
-    former = {number: signal.signal(number, on_signal) for number in (signal.SIGTERM, signal.SIGINT)}
+    signals = StopSignals(ask)
     try:
         yield stop
     finally:
-        for number, handler in former.items():
-            signal.signal(number, handler)
+        ignore_stop_signals()
 
 
 @contextlib.contextmanager

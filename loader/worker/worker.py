@@ -149,7 +149,7 @@ class Worker:
         messages = bundle.messages
         suspects: list[Message] = []
         known = self._control.suspects if self._control is not None else {}
-        if known or any([message.attempt >= _SUSPECT_ATTEMPT for message in messages]):
+        if known or any(message.attempt >= _SUSPECT_ATTEMPT for message in messages):
             suspects = [m for m in messages if m.attempt >= _SUSPECT_ATTEMPT or m.message_id in known]
             messages = [m for m in messages if not (m.attempt >= _SUSPECT_ATTEMPT or m.message_id in known)]
         if messages:
@@ -183,11 +183,12 @@ class Worker:
             stored = self._lane.store(MessageBatch(self._intake, messages))
         except Abandoned:
             self._settlement.give_back(messages)
+            self._intake.forget()
             return
         finally:
             self.loading_since = None
             self._note(BUNDLES, ())
-        self._settlement.settle_messages(self._intake.refused)
+        self._settlement.settle_messages(list(self._intake.refused.values()))
         for loaded in stored:
             self._settle(loaded, bundle, 0)
         self._intake.forget()
