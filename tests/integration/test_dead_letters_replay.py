@@ -299,3 +299,48 @@ def test_purging_goes_in_batches_and_spares_the_young(dataset, monkeypatch):
     assert list(store.purge(Criteria(until=limit))) == [3, 3, 1]
 
     assert [row[0] for row in dataset.letters()] == ["m7"]
+
+
+def test_what_the_database_refuses_as_a_whole_stays_open_letter_by_letter(dataset):
+    dataset.load(message(0, {"type": "order", "n": 1}))
+    dataset.load(*[message(n, {"type": "order", "late": n}) for n in range(1, 41)], schema_contract="freeze")
+    dataset.conn.execute("alter table events.\"order\" add constraint never check (_event_id = 'm0')")
+
+    results = dataset.replay()
+
+    assert [result.outcome for result in results] == ["refused"] * 40
+    assert "23514" in results[0].reason
+    assert len(dataset.letters()) == 40
+    dataset.conn.execute('alter table events."order" drop constraint never')
+    assert [result.outcome for result in dataset.replay()] == ["loaded"] * 40
+    assert dataset.rows('select count(*), count(late) from events."order"') == [(41, 40)]
+    assert dataset.letters() == []
+
+
+def test_what_the_contract_discards_is_resolved_as_discarded(dataset):
+    dataset.load(message(1, {"type": "order", "n": 1}))
+    dataset.load(message(2, {"type": "order", "late": True}), schema_contract="freeze")
+
+    (result,) = dataset.replay(schema_contract="discard_row")
+
+    assert result.outcome == "discarded"
+    assert dataset.letters() == []
+    assert dataset.rows("select resolution like 'discarded%' from events._dead_letters") == [(True,)]
+    assert dataset.rows("select _event_id from events._discards") == [("m2",)]
+
+
+def test_an_array_that_is_read_at_last_leaves_letters_of_its_bad_elements_only(dataset):
+    refuse_negative(dataset)
+    dataset.load(message(2, [{"type": "order", "n": n} for n in (5, -6, 7)]), max_array_elements=2)
+
+    (result,) = dataset.replay()
+
+    assert result.outcome == "refused"
+    assert dataset.letters() == [("m2/1", "refused by the database")]
+    assert dataset.rows('select _event_id from events."order" where n > 1 order by 1') == [("m2/0",), ("m2/2",)]
+    assert dataset.rows("select resolution like '%%now letter%%' from events._dead_letters where _event_id = 'm2'") == [
+        (True,)
+    ]
+    dataset.conn.execute('alter table events."order" drop constraint positive')
+    assert [found.outcome for found in dataset.replay()] == ["loaded"]
+    assert dataset.rows('select count(*) from events."order"') == [(4,)]
