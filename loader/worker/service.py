@@ -105,7 +105,7 @@ def _stop_on_signals(health: Health) -> Iterator[threading.Event]:
         health.stopping()
         stop.set()
 
-    signals = StopSignals(ask)
+    StopSignals(ask)
     try:
         yield stop
     finally:

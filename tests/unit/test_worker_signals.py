@@ -13,7 +13,7 @@ from loader.worker.signals import StopSignals
 @pytest.fixture
 def stop():
     stop = threading.Event()
-    signals = StopSignals(stop)
+    signals = StopSignals(stop.set)
     yield stop
     signals.restore()
 
