@@ -51,6 +51,12 @@ class BundleLoad:
     dead: list[Event] = field(default_factory=list)
     """Events that became letters while the load was written."""
     held: list[Held] = field(default_factory=list)
+    isolated: bool = False
+    """Its rows were searched for refused ones."""
+    copying: Rows | None = None
+    """While it is written: the table whose rows are sent, to which an error belongs."""
+    checking: bool = False
+    """While it is written: all rows are sent and the constraints that wait for the end are checked."""
 
     @property
     def live(self) -> int:

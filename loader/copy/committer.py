@@ -14,35 +14,25 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import orjson
 import psycopg
 
-from loader.copy.bundle_load import BundleLoad, Held
-from loader.copy.isolation import (
-    MIN_SUSPICIOUS,
-    SUSPICIOUS_SHARE,
-    CopyFailed,
-    Isolation,
-    Refusal,
-    Refused,
-    blames_a_row,
-    column_of,
-)
+from loader.copy.bundle_load import BundleLoad
+from loader.copy.isolation import CHECK_NOW, CopyFailed, Isolation, NotIsolated, blames_a_row
+from loader.copy.overflow import move_to_overflow
+from loader.copy.sentence import TOO_LARGE, pass_sentence
 from loader.copy.statement import Statements
 from loader.database.sqlstate import Verdict, verdict
 from loader.dead_letter.letter import Letter, letter_of_event
 from loader.message.identity import dlt_id
 from loader.message.message import Event
-from loader.plan import names
 from loader.plan.fit import Rows
 from loader.plan.kind import json_text
 from loader.plan.timestamp import from_micros
 
 _DEADLOCKS = 20
 _KEPT_BODIES = 100
-ROUNDS_HELD = 4
-"""Times that a suspicious minority is held (about 15 seconds in all) before its events become dead letters."""
-TOO_LARGE = "54000"
+_FRUITLESS = 2
+"""Searches for bad rows that may find none before the load is given back."""
 
 Exact = Callable[[Event], dict[str, Any]]
 
@@ -63,32 +53,44 @@ class Committer:
         self._worker = worker
         self._exact = exact
         self._expect_duplicates = 0
-        self._copying: Rows | None = None
 
-    def commit(self, conn: psycopg.Connection, load: BundleLoad) -> None:
+    def commit(
+        self, conn: psycopg.Connection, load: BundleLoad, confirm: Callable[[psycopg.Connection], None] | None = None
+    ) -> None:
         """Store the load; afterwards it says what was stored, what was there already, what died and what is held.
 
-        Raises psycopg.Error (step 4), OverflowNeeded; nothing is stored then.
+        `confirm` is called before any row is blamed: it raises when the tables are not as the rows were fitted to.
+        Raises psycopg.Error (step 4), OverflowNeeded, NotIsolated; nothing is stored then.
         """
-        deadlocks = 0
+        deadlocks = searches = 0
+        isolate = False
         self._skip_letters_of_stored_events(conn, load)
         if self._expect_duplicates:
             self._expect_duplicates -= 1
             self._drop_present(conn, load)
         while True:
-            self._copying = None
+            load.copying, load.checking = None, False
             try:
+                if isolate:
+                    isolate = False
+                    if not self._isolate(conn, load):
+                        searches += 1
                 with conn.transaction():
                     self._write(conn, load)
                 return
             except (psycopg.Error, UnicodeEncodeError) as error:
-                rows = self._copying
+                rows = load.copying
                 judged = verdict(error)
                 if judged is Verdict.UNIQUE and rows is not None and not blames_a_row(error, rows):
                     if not self._make_way(conn, load, rows):
                         raise
-                elif rows is not None and blames_a_row(error, rows):
-                    self._isolate(conn, load)
+                elif (rows is not None or load.checking) and blames_a_row(error, rows):
+                    if searches >= _FRUITLESS:
+                        raise NotIsolated(error) from error
+                    if confirm is not None:
+                        confirm(conn)
+                    # An event that is stored is a duplicate, whatever the database thinks of its row today.
+                    isolate = not self._drop_present(conn, load)
                 elif judged is Verdict.AGAIN and deadlocks < _DEADLOCKS:
                     deadlocks += 1
                 else:
@@ -98,9 +100,14 @@ class Committer:
         fitted = load.fitted
         with conn.cursor() as cursor:
             for rows in load.tables():
-                self._copying = rows
+                load.copying = rows
                 self._copy(cursor, rows, None)
-            self._copying = None
+            load.copying = None
+            if fitted.tables:
+                # Deferred constraints speak now, while it is still known that rows are to blame and not a letter.
+                load.checking = True
+                cursor.execute(CHECK_NOW)
+                load.checking = False
             if load.letters:
                 cursor.executemany(
                     self._statements.letter, [self._letter_row(letter, fitted.load_id) for letter in load.letters]
@@ -190,80 +197,39 @@ class Committer:
 
     # --- bad rows -----------------------------------------------------------------------------------------------
 
-    def _isolate(self, conn: psycopg.Connection, load: BundleLoad) -> None:
-        found: dict[str, Refused] = {}
-        reshaped: set[str] = set()
+    def _isolate(self, conn: psycopg.Connection, load: BundleLoad) -> bool:
+        """Find bad rows and take their events out; False when there are none."""
+        load.isolated = True
+        reshaped = False
         no_overflow: set[str] = set()
+
+        def copy(rows: Rows, positions: Sequence[int]) -> None:
+            load.copying = rows
+            self._copy(cursor, rows, positions)
+
+        search = Isolation(conn, copy)
         with conn.transaction(force_rollback=True), conn.cursor() as cursor:
-            search = Isolation(conn, lambda rows, positions: self._copy(cursor, rows, positions))
             found = search.search(load)
-            for table, refused in found.items():
-                rows = load.fitted.tables[table]
+            for refused in found:
+                rows = load.fitted.tables[refused.table or ""]
                 for sequence, error in list(refused.guilty.items()):
                     if not isinstance(error, psycopg.Error) or error.sqlstate != TOO_LARGE:
                         continue
                     if rows.plan.overflow < 0:
-                        no_overflow.add(table)
-                    elif _move_to_overflow(rows, sequence) and search.alone(rows, sequence) is None:
+                        no_overflow.add(rows.plan.table.name)
+                    elif move_to_overflow(rows, sequence) and search.alone(rows, sequence) is None:
                         del refused.guilty[sequence]
-                        reshaped.add(table)
+                        reshaped = True
         if no_overflow:
             raise OverflowNeeded(no_overflow)
-        accused = {table: refused for table, refused in found.items() if refused.guilty or refused.refuses_all}
-        if not accused and not reshaped:
-            # Every row is taken alone and together with its neighbours: the error has passed. Try again as it is.
-            return
-        for table, refused in accused.items():
-            self._sentence(load, table, refused)
-
-    def _sentence(self, load: BundleLoad, table: str, refused: Refused) -> None:
-        """Dead letters for bad messages; patience where the database may be at fault.
-
-        More than 1 % of the events and at least 20 refused with one SQLSTATE: their neighbours are loaded, they are
-        held and tried again. If most of the table's events are refused, that goes on until somebody mends the
-        database; a minority becomes dead letters after ROUNDS_HELD rounds.
-        """
-        fitted = load.fitted
-        owners = set(fitted.tables[table].owners)
-        if refused.refuses_all is not None and not load.minority:
-            error = refused.refuses_all
-            load.held.append(
-                Held([fitted.events[sequence] for sequence in sorted(owners)], _state(error), _text(error), True)
-            )
-            load.drop(owners)
-            return
-        if refused.refuses_all is not None:
-            for sequence in owners - set(refused.guilty):
-                refused.guilty[sequence] = refused.refuses_all
-        by_state: dict[str, list[int]] = {}
-        for sequence, error in refused.guilty.items():
-            by_state.setdefault(_state(error), []).append(sequence)
-        for state, sequences in by_state.items():
-            suspicious = len(sequences) >= MIN_SUSPICIOUS and len(sequences) > SUSPICIOUS_SHARE * len(fitted.events)
-            majority = len(sequences) * 2 >= len(owners) and not load.minority
-            error = refused.guilty[sequences[0]]
-            if suspicious and (majority or load.attempt < ROUNDS_HELD):
-                events = [fitted.events[sequence] for sequence in sequences]
-                load.held.append(Held(events, state, _text(error), majority))
-            else:
-                for sequence in sequences:
-                    event = fitted.events[sequence]
-                    load.dead.append(event)
-                    load.letters.append(self._letter(event, table, refused.guilty[sequence]))
-            load.drop(sequences)
-
-    def _letter(self, event: Event, table: str, error: Refusal) -> Letter:
-        column = column_of(error, table)
-        where = f"table {table}" + (f", column {column}" if column else "")
-        return letter_of_event(
-            event,
-            self._exact,
-            reason="refused by the database",
-            detail=f"{where}: {_text(error)}",
-            sqlstate=error.sqlstate if isinstance(error, psycopg.Error) else None,
-            table=table,
-            column=column,
-        )
+        if not found:
+            with conn.transaction(force_rollback=True), conn.cursor() as cursor:
+                found = search.search_events(load)
+        found = [refused for refused in found if refused]
+        for refused in found:
+            pass_sentence(load, refused, self._exact)
+        # Nothing: every row is taken alone and together with its neighbours, so the error may have passed.
+        return bool(found) or reshaped
 
     # --- bookkeeping --------------------------------------------------------------------------------------------
 
@@ -358,42 +324,6 @@ def reused_letter(event: Event, exact: Exact) -> Letter:
         detail=f"the event id {event.identity!r} was used for another body before; the publisher must not reuse it",
         table=event.table,
     )
-
-
-def _move_to_overflow(rows: Rows, sequence: int) -> bool:
-    """Move the payload of an event's rows into the overflow column, where Postgres can store it out of line."""
-    plan = rows.plan
-    system = 3 if plan.path[1:] else 5
-    own = {names.ATTRIBUTES, names.RAW, names.OVERFLOW, names.WANTED_TABLE}
-    moved = False
-    for position, owner in enumerate(rows.owners):
-        if owner != sequence:
-            continue
-        row = rows.rows[position]
-        kept = orjson.loads(row[plan.overflow]) if row[plan.overflow] else {}
-        kept = dict(kept)
-        for index in range(system, len(plan.columns)):
-            name = plan.columns[index]
-            if row[index] is None or name in own:
-                continue
-            kept[name] = row[index]
-            row[index] = None
-            moved = True
-        row[plan.overflow] = json_text(kept, True)
-    return moved
-
-
-def _state(error: Refusal) -> str:
-    return (error.sqlstate or "") if isinstance(error, psycopg.Error) else ""
-
-
-def _text(error: Refusal) -> str:
-    """The server's message and detail; never the statement."""
-    if isinstance(error, psycopg.Error) and error.diag.message_primary:
-        detail = error.diag.message_detail
-        text = error.diag.message_primary
-        return f"{text} ({detail})" if detail else text
-    return str(error)
 
 
 def _clean(text: str) -> str:

@@ -53,3 +53,15 @@ def verdict(error: psycopg.Error | UnicodeEncodeError) -> Verdict:
     if state == "57014":
         return Verdict.HALVE
     return Verdict.RETRY
+
+
+# Connection, transaction rollback, resources, operator intervention, system and internal errors; read-only mode.
+_OUTAGES = frozenset({"08", "40", "53", "57", "58", "XX"})
+
+
+def is_outage(error: psycopg.Error) -> bool:
+    """Whether nobody's statement would work at this moment, so that waiting is all that can be done."""
+    state = error.sqlstate
+    if state is None:
+        return isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
+    return (state[:2] in _OUTAGES and state != "57014") or state == "25006"

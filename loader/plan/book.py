@@ -16,7 +16,7 @@ class Column(NamedTuple):
     name: str
     kind: Kind
     generated: bool = False
-    """The database computes it: it takes no value, and a key of that name goes to a variant."""
+    """The database fills it: it takes no value from us, and a key of that name goes to a variant."""
 
 
 @dataclass(slots=True)
@@ -64,13 +64,15 @@ Entry = tuple[Any, int, int, Slot]
 class Node:
     """One JSON object inside a table's row: the row itself or a dict that is flattened into it."""
 
-    __slots__ = ("level", "path", "slots")
+    __slots__ = ("level", "moulds", "path", "slots")
 
     def __init__(self, path: tuple[str, ...], level: int) -> None:
         self.path = path
         self.level = level
         """Nesting left, counted down as dlt does; at 0 dicts and lists stay JSON."""
         self.slots: dict[str, Entry] = {}
+        self.moulds: dict[Any, Any] = {}
+        """Shape of a record → Mould, or how often none could be made (loader/plan/mould.py); of top objects only."""
 
 
 class TablePlan:
@@ -110,6 +112,8 @@ class TablePlan:
             first_slot.shared = True
             if first_key in first_node.slots:
                 first_node.slots[first_key] = (None, -1, SLOW, first_slot)
+            for top in self.nodes.values():
+                top.moulds.clear()
 
 
 ROOT_FIRST = (

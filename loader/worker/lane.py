@@ -13,8 +13,9 @@ import psycopg
 
 from loader.copy.bundle_load import BundleLoad, Discard
 from loader.copy.committer import Committer, OverflowNeeded, reused_letter
+from loader.copy.isolation import NotIsolated
 from loader.copy.load_id import LoadIds
-from loader.database.sqlstate import Verdict, verdict
+from loader.database.sqlstate import Verdict, is_outage, verdict
 from loader.dead_letter.letter import Letter, letter_of_event
 from loader.learn.learner import Learner, Snapshot
 from loader.message.message import Event
@@ -31,6 +32,9 @@ T = TypeVar("T")
 
 # Types changed by hand (ALTER … TYPE varchar) would take other values without a word: look again now and then.
 REFRESH_SECONDS = 300.0
+# A fixed short lock_timeout starves against busy loads; without one a long reader stalls everybody behind it.
+FIRST_LOCK_TIMEOUT_MS = 100
+LONGEST_LOCK_TIMEOUT_MS = 8_000
 
 
 class Connector(Protocol):
@@ -41,6 +45,10 @@ class Connector(Protocol):
 
 class Abandoned(Exception):
     """The worker must stop before the database took the events: they are nacked, nothing of them is stored."""
+
+
+class StalePlans(Exception):
+    """The tables are no longer as the rows were fitted to: fit again before anything is blamed on a message."""
 
 
 class Health(Protocol):
@@ -106,7 +114,7 @@ class Lane:
         return self.store(EventBatch(events, letters, discards, attempt, minority))
 
     def store(self, batch: Batch) -> list[Loaded]:
-        """Store a batch; one Loaded for each transaction (more than one only after statement timeouts).
+        """Store a batch; one Loaded for each transaction (more than one only where it had to be halved).
 
         Waits for the database as long as it takes. Raises Abandoned when `abort` is set before it is done.
         """
@@ -115,10 +123,16 @@ class Lane:
         while True:
             try:
                 return [self._store_once(batch)]
-            except OverflowNeeded as error:
-                needed = error.tables
-                self.patiently(lambda conn, tables=needed: self._add_overflow(conn, tables))
+            except StalePlans:
                 continue
+            except OverflowNeeded as error:
+                self._add_overflow(error.tables)
+                continue
+            except NotIsolated as error:
+                halves = batch.halves()
+                if halves is not None:
+                    return self.store(halves[0]) + self.store(halves[1])
+                self._failed(error.error)
             except (psycopg.Error, UnicodeEncodeError) as error:
                 if self.abort.is_set():
                     raise Abandoned from error
@@ -126,7 +140,6 @@ class Lane:
                 if judged is Verdict.RELEARN and not relearned:
                     relearned = True
                     self._book = None
-                    self.patiently(self.learner.prepare)
                     continue
                 halves = batch.halves() if judged is Verdict.HALVE else None
                 if halves is not None:
@@ -137,16 +150,19 @@ class Lane:
                 raise Abandoned
 
     def patiently(self, work: Callable[[psycopg.Connection], T]) -> T:
-        """Do something with a connection, again and again through an outage. LockNotAvailable is the caller's."""
+        """Do something with a connection, again and again through an outage of the database.
+
+        Raises psycopg.Error for everything else, LockNotAvailable among it, and Abandoned.
+        """
         backoff = Backoff()
         while True:
             try:
                 result = work(self.connection())
-            except psycopg.errors.LockNotAvailable:
-                raise
             except psycopg.Error as error:
                 if self.abort.is_set():
                     raise Abandoned from error
+                if not is_outage(error):
+                    raise
                 self._failed(error)
             else:
                 self.health.database_works()
@@ -209,7 +225,7 @@ class Lane:
             load.letters.append(reused_letter(event, self.source.exact))
             load.dead.append(event)
         if fitted.events or load.letters or load.discards:
-            self._committer.commit(conn, load)
+            self._committer.commit(conn, load, self._confirm_plans)
         self.health.database_works()
         names.trim_caches()
         return Loaded(load, fitted.misfits, fitted_at - started, time.monotonic() - fitted_at)
@@ -224,9 +240,28 @@ class Lane:
         assert self._book is not None
         return self._book
 
-    def _add_overflow(self, conn: psycopg.Connection, tables: set[str]) -> None:
-        self.learner.add_overflow(conn, tables)
-        self._book = None
+    def _confirm_plans(self, conn: psycopg.Connection) -> None:
+        """Before a message is blamed: is it the tables that changed? Raises StalePlans."""
+        snapshot = self.learner.read(conn)
+        if self._book is None or snapshot.tables != self._book.tables:
+            self.take_up(snapshot)
+            raise StalePlans
+
+    def _add_overflow(self, tables: set[str]) -> None:
+        timeout = FIRST_LOCK_TIMEOUT_MS
+        backoff = Backoff()
+        while True:
+            try:
+                self.learner.add_overflow(self.connection(), tables, timeout)
+            except psycopg.errors.LockNotAvailable:
+                timeout = min(timeout * 2, LONGEST_LOCK_TIMEOUT_MS)
+            except psycopg.Error as error:
+                self._failed(error)
+            else:
+                self._book = None
+                return
+            if backoff.wait(self.abort):
+                raise Abandoned
 
     def _failed(self, error: BaseException) -> None:
         self.health.database_failed(error)

@@ -37,7 +37,7 @@ _ack_ids = itertools.count()
 class Patience:
     """Counts failures of the database, and ends the lanes' patience after so many."""
 
-    def __init__(self, parts: Parts | None = None, limit: int = 1_000) -> None:
+    def __init__(self, parts: Parts | None = None, limit: int = 6) -> None:
         self.parts = parts
         self.limit = limit
         self.errors: list[BaseException] = []
@@ -54,7 +54,7 @@ class Patience:
 class Loading:
     """The core of one worker on one dataset."""
 
-    def __init__(self, url: str, *, patience: int = 1_000, **settings: Any) -> None:
+    def __init__(self, url: str, *, patience: int = 6, **settings: Any) -> None:
         self.url = url
         settings.setdefault("table_key", "eventName")
         self.settings = Settings(**settings)
@@ -106,7 +106,7 @@ class Loading:
         except Abandoned:
             self.settlement.give_back(messages)
             return
-        self.settlement.settle_messages(self.intake.refused)
+        self.settlement.settle_messages(list(self.intake.refused.values()))
         misfits = self._settle(stored, 0)
         self.learn(misfits)
 
