@@ -47,7 +47,7 @@ class LoaderMetrics:
         self.store.add("loader_bundle_messages_total", messages)
 
     def bundle_steps(self, seconds: Mapping[str, float]) -> None:
-        """Seconds by step, of one bundle: decode, fit, copy, commit; steps that are not known may be left out."""
+        """Seconds by step, of one load: `fit` (decoding included), `copy` (commit included)."""
         for step, value in seconds.items():
             self.store.observe("loader_bundle_seconds", value, step)
 

@@ -95,13 +95,13 @@ class Supervisor:
         """Until all have drained. The exit code: 0, or 1 when some did not drain.
 
         Raises LoaderError when workers cannot stay up, ConfigurationError when one ended with 78."""
-        former = {number: signal.signal(number, self._on_signal) for number in (signal.SIGTERM, signal.SIGINT)}
+        # They stay: one more signal after the drain must not turn a clean exit into a death by signal.
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._on_signal)
         try:
             self._supervise()
         finally:
             self._kill_all()
-            for number, handler in former.items():
-                signal.signal(number, handler)
         if self._fault is not None:
             raise self._fault
         return 1 if self._undrained else 0
