@@ -51,8 +51,8 @@ class View(Protocol):
     def begin(self, wish: Wish) -> None:
         """Publishing begins."""
 
-    def show(self, published: Published, progress: Progress, seconds: float) -> None:
-        """What there is to see now, `seconds` after publishing began."""
+    def show(self, published: Published, progress: Progress, seconds: float, publishing: bool) -> None:
+        """What there is to see now, `seconds` after publishing began; whether it still goes on."""
 
     def end(self) -> None:
         """All is loaded, or waited for long enough."""
@@ -129,24 +129,25 @@ def _load(
         publishing.start()
         while publishing.is_alive():
             if stop.wait(LOOK_SECONDS):
+                view.say("Stopping: what is on the way is still loaded (Ctrl-C again: do not wait) …")
                 publishing.stop()
                 publishing.join()
             worker.check()
-            view.show(published, watcher.look(), time.monotonic() - began)
+            view.show(published, watcher.look(), time.monotonic() - began, publishing.is_alive())
         if publishing.fault is not None:
             raise publishing.fault
         ended = time.monotonic()
-        while watcher.look(force=True).settled < published.messages and time.monotonic() - ended < DRAIN_SECONDS:
+        while watcher.look(force=True).waiting(published) and time.monotonic() - ended < DRAIN_SECONDS:
             worker.check()
-            view.show(published, watcher.progress, time.monotonic() - began)
+            view.show(published, watcher.progress, time.monotonic() - began, False)
             if hurry.wait(LOOK_SECONDS):
                 break
         drain_seconds = time.monotonic() - ended
-        view.show(published, watcher.progress, time.monotonic() - began)
+        view.show(published, watcher.progress, time.monotonic() - began, False)
     finally:
         publishing.stop()
         view.end()
-    left = published.messages - watcher.progress.settled
+    left = watcher.progress.waiting(published)
     if left > 0:
         view.say(f"{left:,} messages were not loaded after {drain_seconds:.0f} s: the receipt will miss them.")
     # The worker has ended before anything is counted: nobody can add to what is counted then.

@@ -17,6 +17,7 @@ SEED = 7
 
 # When something happens for the first time, as a share of all messages.
 _TICKETS = 0.20
+_REPEAT = 0.25
 _LATE_COLUMNS = 0.35
 _NOT_JSON = 0.40
 _CONFLICT = 0.50
@@ -65,7 +66,7 @@ def samples(total: int, rate: float, start: datetime.datetime, seed: int = SEED)
         if number in broken:
             yield Sample(_event_id(number), broken[number](shop, number / rate), "poison")
             continue
-        if number not in forced and number % _REPEAT_EVERY == 14 and remembered:
+        if number == int(total * _REPEAT) or (number % _REPEAT_EVERY == 14 and number not in forced):
             yield pick.choice(remembered)._replace(kind="repeat")
             continue
         kind, changed = forced.get(number) or _choose(pick, number / total)

@@ -5,12 +5,12 @@ and its address becomes a field of Parts."""
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import grpc
@@ -29,7 +29,7 @@ KEPT = Path(".local/demo")
 PROJECT = "demo"
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Parts:
     """Servers that run, and the names that this demo uses on them."""
 
@@ -44,6 +44,8 @@ class Parts:
     subscription: str
     folder: Path | None = None
     """Set if the servers stay: where `loader local down --dir` finds them."""
+    data: Path | None = None
+    """Where Postgres keeps its data then: elsewhere if its account cannot reach `folder`."""
 
     @property
     def environment(self) -> dict[str, str]:
@@ -67,15 +69,27 @@ def temporary() -> Iterator[Parts]:
             # Both at once: each takes a second or two.
             postgres = stack.enter_context(open_postgres(durable=False))
             endpoint, origin = waiting.result()
-        yield _with_names(endpoint, origin, postgres.url, postgres.origin, None)
+        parts = _with_names(endpoint, origin, postgres.url, postgres.origin)
+        if endpoint == emulator():
+            stack.callback(_remove_names, parts)
+        yield parts
 
 
 @contextmanager
 def kept(folder: Path = KEPT) -> Iterator[Parts]:
-    """Servers that stay when the block ends; those of an earlier demo in the same folder are used again."""
-    state = Stack(folder).up()
-    pubsub, postgres = state["pubsub"], state["postgres"]
-    yield _with_names(pubsub["endpoint"], pubsub["origin"], postgres["url"], postgres["origin"], folder)
+    """Servers that stay when the block ends well; those of an earlier demo in the same folder are used again."""
+    stack = Stack(folder)
+    ran = any(entry["running"] for entry in stack.status().values())
+    try:
+        state = stack.up()
+        pubsub, postgres = state["pubsub"], state["postgres"]
+        parts = _with_names(pubsub["endpoint"], pubsub["origin"], postgres["url"], postgres["origin"])
+        yield dataclasses.replace(parts, folder=folder, data=Path(postgres["folder"]))
+    except BaseException:
+        # Nobody has been told of them, unless they ran before.
+        if not ran:
+            stack.down()
+        raise
 
 
 def _temporary_pubsub(stack: ExitStack) -> tuple[str, str]:
@@ -90,7 +104,7 @@ def _temporary_pubsub(stack: ExitStack) -> tuple[str, str]:
     return stack.enter_context(EmulatorProcess(found)).endpoint, f"the official emulator {found.version}"
 
 
-def _with_names(endpoint: str, pubsub: str, url: str, postgres: str, folder: Path | None) -> Parts:
+def _with_names(endpoint: str, pubsub: str, url: str, postgres: str) -> Parts:
     """A dataset, topic and subscription that nobody used before, so that the receipt is about this demo alone."""
     name = _free_dataset(url)
     # The emulator may be somebody's own and serve other demos: names there are never used twice.
@@ -109,7 +123,20 @@ def _with_names(endpoint: str, pubsub: str, url: str, postgres: str, folder: Pat
                 else ""
             )
             raise LoaderError(f"Pub/Sub at {endpoint} does not make {topic}: {error.code().name}.{remedy}") from error
-    return Parts(pubsub, postgres, endpoint, url, name, topic, subscription, folder)
+    return Parts(pubsub, postgres, endpoint, url, name, topic, subscription)
+
+
+def _remove_names(parts: Parts) -> None:
+    """Leaves somebody else's emulator as it was."""
+    with open_channel(parts.endpoint) as channel:
+        stub = Stub(channel)
+        try:
+            stub.delete_subscription(pb.DeleteSubscriptionRequest(subscription=parts.subscription))
+            stub.delete_topic(pb.DeleteTopicRequest(topic=parts.topic))
+        except grpc.RpcError as error:
+            raise LoaderError(
+                f"Pub/Sub at {parts.endpoint} does not delete {parts.topic}: {error.code().name}"
+            ) from error
 
 
 def _free_dataset(url: str) -> str:

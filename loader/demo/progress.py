@@ -11,6 +11,7 @@ import psycopg
 from psycopg import sql
 
 from loader.demo.ages import Ages
+from loader.demo.publisher import Published
 
 SHARE = 0.1
 """Of its time that watching may take from the database: with many rows it looks less often."""
@@ -40,7 +41,7 @@ class Dead:
 
 @dataclass
 class Progress:
-    """Everything so far. `events` counts what the worker settled: loaded, duplicates, dead letters, discards."""
+    """Everything so far. `loaded` and the counts beside it are by the worker's receipts."""
 
     rows: dict[str, int] = field(default_factory=dict)
     events: dict[str, int] = field(default_factory=dict)
@@ -57,10 +58,13 @@ class Progress:
         """Events loaded into all tables."""
         return sum(self.events.values())
 
-    @property
-    def settled(self) -> int:
-        """Published messages of which the outcome is known."""
-        return self.loaded + self.duplicates + self.dead_letters + self.discarded
+    def waiting(self, published: Published) -> int:
+        """Published messages of which the outcome is not known yet.
+
+        By kind: deliveries that Pub/Sub repeats add to the duplicates, and must not hide events that are missing."""
+        stored = self.loaded + len(self.dead) + self.discarded
+        missing = published.messages - published.repeats - stored
+        return max(0, missing) + max(0, published.repeats - self.duplicates)
 
     def all_ages(self) -> Ages:
         """Of all tables together."""
@@ -138,7 +142,7 @@ class Watcher:
         added: list[Change] = []
         for entry, table, column, data_type, variant, new_table, first in self._conn.execute(query, (self._entry,)):
             self._entry = max(self._entry, entry)
-            if new_table:
+            if new_table and not variant:
                 count, asked = made.get(table, (0, ""))
                 made[table] = (count + 1, asked or first)
             else:

@@ -27,7 +27,7 @@ def print_report(console: Console, outcome: Outcome) -> None:
     if outcome.parts.folder is not None:
         _print_kept(console, outcome)
     else:
-        _line(console, "Everything the demo made is gone again; `loader demo --keep` leaves it up to look at.")
+        _line(console, "All of it is gone again. To look around in it: `loader demo --keep`.")
 
 
 def as_document(outcome: Outcome) -> dict[str, Any]:
@@ -53,7 +53,7 @@ def as_document(outcome: Outcome) -> dict[str, Any]:
         "changes": [dataclasses.asdict(change) for change in outcome.progress.changes],
         "dead_letters": [dataclasses.asdict(letter) for letter in found.letters],
         "ages": {
-            table: {"events": ages.count, "p50": ages.quantile(0.5), "p99": ages.quantile(0.99)}
+            table: {"events": ages.count, "p50": _rounded(ages.quantile(0.5)), "p99": _rounded(ages.quantile(0.99))}
             for table, ages in sorted(outcome.progress.ages.items())
         },
         "drain_seconds": round(outcome.drain_seconds, 3),
@@ -61,6 +61,10 @@ def as_document(outcome: Outcome) -> dict[str, Any]:
         "receipt": outcome.receipt.as_dict(),
         "kept": None if parts.folder is None else {"folder": str(parts.folder), "environment": parts.environment},
     }
+
+
+def _rounded(seconds: float | None) -> float | None:
+    return None if seconds is None else round(seconds, 3)
 
 
 def _line(console: Console, text: str = "", style: str = "") -> None:
@@ -73,7 +77,7 @@ def _heading(console: Console, title: str, remark: str = "") -> None:
 
 def _print_tables(console: Console, outcome: Outcome, width: int) -> None:
     tables = outcome.survey.tables
-    _heading(console, "Tables", "dlt inferred them from the messages; nobody wrote a schema")
+    _heading(console, "Tables", "inferred by dlt from the messages: nobody wrote a schema")
     for table in tables:
         _line(console)
         ages = outcome.progress.ages.get(table.name)
@@ -86,8 +90,9 @@ def _print_tables(console: Console, outcome: Outcome, width: int) -> None:
         _print_columns(console, table.columns, width)
         _print_rows(console, table, width)
     _line(console)
-    _line(console, "Each table also has the loader's own columns: _event_id, _event_digest, _published_at", "dim")
-    _line(console, "and dlt's _dlt_id and _dlt_load_id; child tables have _dlt_parent_id, _dlt_list_idx.", "dim")
+    _line(console, "The loader's own columns are left out here: _event_id, _event_digest and", "dim")
+    _line(console, "_published_at; _dlt_id and _dlt_load_id; in child tables _dlt_parent_id and", "dim")
+    _line(console, "_dlt_list_idx.", "dim")
     _line(console)
 
 
@@ -149,11 +154,12 @@ def _print_rows(console: Console, table: Table, width: int) -> None:
 
 def _print_letters(console: Console, outcome: Outcome, width: int) -> None:
     letters = outcome.survey.letters
-    _heading(console, "Dead letters", "kept in Postgres with the whole message, to be replayed once they fit")
+    _heading(console, "Dead letters", "kept with their bodies, to be replayed once they fit")
     if not letters:
         _line(console, "  none")
     for letter in letters[:10]:
-        _line(console, f"  {letter.event_id}  {letter.reason}: {letter.detail}", "red")
+        _line(console, f"  {letter.event_id}  {letter.reason}", "red")
+        _line(console, f"    {letter.detail}")
         _line(console, "    " + words.cut(printable(letter.body), width - 4), "dim")
     if len(letters) > 10:
         _line(console, f"  and {len(letters) - 10:,} more")
@@ -162,7 +168,7 @@ def _print_letters(console: Console, outcome: Outcome, width: int) -> None:
 
 def _print_receipt(console: Console, outcome: Outcome) -> None:
     receipt = outcome.receipt
-    _heading(console, "Receipt", "each line counted on its own, after the worker had ended")
+    _heading(console, "Receipt", "each figure counted on its own, after the worker had ended")
     for label, number, remark in _receipt_lines(receipt):
         _line(console, f"  {label:<18}{number:>10}   {remark}".rstrip())
     style = "bold green" if receipt.balanced else "bold red"
@@ -171,12 +177,12 @@ def _print_receipt(console: Console, outcome: Outcome) -> None:
 
 
 def _receipt_lines(receipt: Receipt) -> list[tuple[str, str, str]]:
-    lines = [("published", f"{receipt.published:,}", "messages that Pub/Sub confirmed to the publisher")]
+    lines = [("published", f"{receipt.published:,}", "messages, confirmed to the publisher")]
     if receipt.redelivered:
         lines.append(("+ redelivered", f"{receipt.redelivered:,}", "delivered twice by Pub/Sub, as it may"))
     lines += [
         ("= loaded", f"{receipt.loaded:,}", "rows of the root tables, by count(*)"),
-        ("+ duplicates", f"{receipt.duplicates:,}", f"left out; {receipt.repeats:,} were published twice on purpose"),
+        ("+ duplicates", f"{receipt.duplicates:,}", f"left out; {receipt.repeats:,} published on purpose"),
         ("+ dead letters", f"{receipt.dead_lettered:,}", "open ones, by count(*)"),
         ("+ discarded", f"{receipt.discarded:,}", "by a schema contract; none is set here"),
     ]
@@ -186,10 +192,11 @@ def _receipt_lines(receipt: Receipt) -> list[tuple[str, str, str]]:
 def _print_kept(console: Console, outcome: Outcome) -> None:
     parts = outcome.parts
     _heading(console, "Still up", "Postgres and Pub/Sub; the worker has ended")
-    _line(console, "Look at the tables:")
-    _line(console, f"  PGOPTIONS='-c search_path={parts.dataset}' psql {shlex.quote(parts.database_url)}")
-    _line(console, "Use the other commands, `loader run` and `loader dead-letters list` for two:")
+    _line(console, "To use them, for example with `loader run` or `loader dead-letters list`:")
     for name, value in parts.environment.items():
         _line(console, f"  export {name}={shlex.quote(value)}")
-    _line(console, "Stop both (Postgres keeps its data in that folder):")
+    _line(console, "To look at the tables, after these lines:")
+    _line(console, f"  PGOPTIONS='-c search_path={parts.dataset}' psql \"$LOADER_DATABASE_URL\"")
+    _line(console, "To stop both:")
     _line(console, f"  loader local down --dir {shlex.quote(str(parts.folder))}")
+    _line(console, f"Postgres keeps its data in {parts.data}.")

@@ -129,13 +129,16 @@ def _table(conn: psycopg.Connection[Any], dataset: str, name: str, added: dict[t
 
 
 def _sample(conn: psycopg.Connection[Any], table: sql.Identifier, columns: list[Column]) -> list[dict[str, Any]]:
-    """A few rows: those first that fill the columns which came late."""
+    """A few rows: most of them fill the columns that came late, one does not."""
     if not columns:
         return []
     names = [column.name for column in columns]
-    filled = [sql.SQL("({} is not null)::int").format(sql.Identifier(one.name)) for one in columns if one.late]
-    order = sql.SQL("{} desc,").format(sql.SQL("+").join(filled)) if filled else sql.SQL("")
-    query = sql.SQL("select {} from {} order by {} _dlt_id limit %s").format(
-        sql.SQL(",").join(map(sql.Identifier, names)), table, order
-    )
-    return [dict(zip(names, row, strict=True)) for row in conn.execute(query, (ROWS,))]
+    late = [sql.Identifier(column.name) for column in columns if column.late]
+    # A plain 0 in `order by` would be the number of a column.
+    filled = sql.SQL("num_nonnulls({})").format(sql.SQL(",").join(late) if late else sql.SQL("null::text"))
+    query = sql.SQL(
+        "(select {names} from {table} where {filled} > 0 order by {filled} desc, _dlt_id limit %s) union all"
+        " (select {names} from {table} where {filled} = 0 order by _dlt_id limit %s)"
+    ).format(names=sql.SQL(",").join(map(sql.Identifier, names)), table=table, filled=filled)
+    rows = conn.execute(query, (ROWS - 1, ROWS)).fetchall()
+    return [dict(zip(names, row, strict=True)) for row in rows[:ROWS]]

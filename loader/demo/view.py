@@ -6,7 +6,6 @@ import time
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
-from rich.padding import Padding
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
@@ -17,7 +16,7 @@ from loader.demo.demo import Wish
 from loader.demo.progress import Dead, Progress
 from loader.demo.publisher import Published
 
-_CHANGES = 7
+_CHANGES = 12
 _LETTERS = 3
 
 
@@ -38,7 +37,7 @@ class PlainView:
         """Says what will be seen."""
         self._print(f"Publishing {wish.rate:,.0f} messages a second for {wish.seconds:g} s.\n")
 
-    def show(self, published: Published, progress: Progress, seconds: float) -> None:
+    def show(self, published: Published, progress: Progress, seconds: float, publishing: bool) -> None:
         """News at once, figures each second."""
         for one in progress.changes[self._changes :]:
             self._print(f"       {words.change(one)}")
@@ -83,10 +82,10 @@ class LiveView:
         self._live = Live(console=self._console, auto_refresh=False, redirect_stdout=False, redirect_stderr=False)
         self._live.start()
 
-    def show(self, published: Published, progress: Progress, seconds: float) -> None:
+    def show(self, published: Published, progress: Progress, seconds: float, publishing: bool) -> None:
         """Draws."""
         if self._live is not None:
-            self._live.update(self._draw(published, progress, seconds), refresh=True)
+            self._live.update(self._draw(published, progress, seconds, publishing), refresh=True)
 
     def end(self) -> None:
         """Leaves the last picture standing."""
@@ -104,31 +103,35 @@ class LiveView:
             self._rates[name] = (now, count, rate)
         else:
             self._rates.setdefault(name, (now, count, 0.0))
-        return f"{rate:,.0f}/s"
+        return f"{rate:,.0f}"
 
-    def _draw(self, published: Published, progress: Progress, seconds: float) -> Group:
-        parts: list[RenderableType] = [self._head(published, progress, seconds), Text(), self._tables(progress)]
-        if progress.changes:
-            parts += [Text(), Text("Schema changes (and the event that asked first)", style="bold")]
-            earlier = len(progress.changes) - _CHANGES
-            if earlier > 0:
-                parts.append(Text(f"  … {earlier} before these", style="dim"))
-            for one in progress.changes[-_CHANGES:]:
-                style = "yellow" if one.variant else "green"
-                parts.append(Text("  " + words.change(one), style=style, no_wrap=True, overflow="ellipsis"))
-        if progress.dead:
+    def _draw(self, published: Published, progress: Progress, seconds: float, publishing: bool) -> Group:
+        parts: list[RenderableType] = [
+            self._head(published, progress, seconds, publishing),
+            Text(),
+            self._tables(progress),
+        ]
+        letters = progress.dead[-_LETTERS:]
+        # Title and empty line above the changes, and a last line for the cursor.
+        room = self._console.height - 7 - len(progress.events) - (2 + len(letters) if letters else 0) - 3
+        shown = progress.changes[-max(3, min(room, _CHANGES)) :]
+        if shown:
+            title = f"Schema changes: {len(progress.changes)}, and the event that first asked for each"
+            parts += [Text(), Text(title, style="bold")]
+            for one in shown:
+                parts.append(_line("  " + words.change(one), "yellow" if one.variant else "green"))
+        if letters:
             parts += [Text(), Text("Dead letters", style="bold")]
-            for letter in progress.dead[-_LETTERS:]:
-                parts.append(Text("  ! " + _letter(letter), style="red", no_wrap=True, overflow="ellipsis"))
+            for letter in letters:
+                parts.append(_line("  ! " + _letter(letter), "red"))
         return Group(*parts)
 
-    def _head(self, published: Published, progress: Progress, seconds: float) -> Group:
+    def _head(self, published: Published, progress: Progress, seconds: float, publishing: bool) -> Group:
         wish = self._wish
-        done = published.messages >= wish.messages
         ages = progress.all_ages()
         line = Table.grid(padding=(0, 2))
-        waiting = max(0, published.messages - progress.settled)
-        state = "publishing" if seconds < wish.seconds and not done else ("draining" if waiting else "done")
+        waiting = progress.waiting(published)
+        state = "publishing" if publishing else ("loading the rest" if waiting else "all settled")
         bar = ProgressBar(total=wish.messages, completed=published.messages, width=24)
         line.add_row(Text(f"{seconds:5.1f} s", style="bold"), bar, Text(state, style="bold cyan"))
         figures = Table.grid(padding=(0, 2))
@@ -136,7 +139,7 @@ class LiveView:
             f"published [b]{published.messages:,}[/]",
             f"loaded [b]{progress.loaded:,}[/]",
             f"duplicates [b]{progress.duplicates:,}[/]",
-            f"dead letters [b]{progress.dead_letters:,}[/]",
+            f"dead letters [b]{len(progress.dead):,}[/]",
             f"on the way [b]{waiting:,}[/]",
         )
         figure = Text.assemble(
@@ -147,21 +150,28 @@ class LiveView:
         )
         return Group(line, figures, figure)
 
-    def _tables(self, progress: Progress) -> Padding:
+    def _tables(self, progress: Progress) -> Table:
         table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
         table.add_column("TABLE", no_wrap=True)
-        for title in ("ROWS", "RATE", "AGE P50", "P99"):
+        for title in ("ROWS", "ROWS/S", "CHILD ROWS", "AGE P50", "P99"):
             table.add_column(title, justify="right", no_wrap=True)
-        for name in sorted(progress.rows, key=lambda name: name.split("__")):
+        for name in sorted(progress.events):
             ages = progress.ages.get(name)
+            # Child tables come one by one in the end: here the picture must fit on 24 lines.
+            below = sum(rows for table, rows in progress.rows.items() if table.startswith(f"{name}__"))
             table.add_row(
-                Text(printable(words.short_name(name)), style="dim" if "__" in name else ""),
-                f"{progress.rows[name]:,}",
-                self._rate(name, progress.rows[name]),
+                Text(printable(name), style="cyan"),
+                f"{progress.rows.get(name, 0):,}",
+                self._rate(name, progress.rows.get(name, 0)),
+                f"{below:,}" if below else "",
                 words.age(ages.quantile(0.5)) if ages else "",
                 words.age(ages.quantile(0.99)) if ages else "",
             )
-        return Padding(table, 0)
+        return table
+
+
+def _line(text: str, style: str) -> Text:
+    return Text(text, style=style, no_wrap=True, overflow="ellipsis")
 
 
 def _letter(letter: Dead) -> str:

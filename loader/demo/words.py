@@ -25,12 +25,6 @@ def change(one: Change) -> str:
     return printable(f"+ column {one.table}.{one.column} {one.data_type}{why}{asked}")
 
 
-def short_name(table: str) -> str:
-    """A child table's own part of its name, indented below its parent."""
-    depth = table.count("__")
-    return "  " * depth + table.rpartition("__")[2] if depth else table
-
-
 def value(item: Any) -> str:
     """A cell. NULL is a dot: empty texts must not look the same."""
     if item is None:
@@ -38,7 +32,7 @@ def value(item: Any) -> str:
     if isinstance(item, datetime.datetime):
         moment = item.astimezone(datetime.UTC)
         return f"{moment:%H:%M:%S}.{moment.microsecond // 1000:03d}Z"
-    return printable(item)
+    return ("true" if item else "false") if isinstance(item, bool) else printable(item)
 
 
 def cut(text: str, width: int) -> str:
