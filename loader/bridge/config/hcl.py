@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 MISSING = "the bridge needs python-hcl2 and confluent-kafka: pip install 'pubsub-postgres-loader[bridge]'"
 
-_ESCAPE = re.compile(r'\\(?:u[0-9A-Fa-f]{4}|U[0-9A-Fa-f]{8}|.)', re.DOTALL)
+_ESCAPE = re.compile(r"\\(?:u[0-9A-Fa-f]{4}|U[0-9A-Fa-f]{8}|.)", re.DOTALL)
 _ESCAPES = {"n": "\n", "r": "\r", "t": "\t", '"': '"', "\\": "\\"}
 _LITERALS = {"true": True, "false": False, "null": None}
 
@@ -202,7 +202,9 @@ class _Walker:
             text = textwrap.dedent(text)
         parts: list[str | Variable] = []
         at = 0
-        for found in re.finditer(r"(?<!\$)\$\{\s*(env|secret)\(\s*(\"[^\"]*\")(?:\s*,\s*(\"[^\"]*\"))?\s*\)\s*\}", text):
+        for found in re.finditer(
+            r"(?<!\$)\$\{\s*(env|secret)\(\s*(\"[^\"]*\")(?:\s*,\s*(\"[^\"]*\"))?\s*\)\s*\}", text
+        ):
             parts.append(text[at : found.start()].replace("$${", "${"))
             arguments = [json.loads(each) for each in found.groups()[1:] if each is not None]
             parts += self.reference(found[1], arguments, tree).parts

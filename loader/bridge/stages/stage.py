@@ -15,11 +15,14 @@ class Option:
 
     name: str
     takes: str
-    """string, number, bool, list(string), map, duration, size, condition, path, one of a|b|c …"""
+    """string, number, bool, duration, size, condition, path, list(string), map(value), one of a|b|c …: see
+    config/options.py."""
     help: str
     default: Any = None
     required: bool = False
     secret: bool = False
+    inner: tuple[Option, ...] = ()
+    """Options of the nested blocks, if it takes `blocks`."""
 
 
 class RefusedFrame(Exception):
@@ -39,9 +42,11 @@ class StageContext(Protocol):
     """What a stage may use besides frames."""
 
     pipeline: str
+    sinks: Sequence[str]
+    """Names of the pipeline's sinks."""
 
     def lookup(self, name: str) -> Mapping[str, Any]:
-        """The lookup's state as it is now."""
+        """The lookup's state as it is now: what is kept by key, keys as text."""
 
     def wait(self, seconds: float) -> None:
         """Slow the pipeline down (throttle); returns early when it stops."""
@@ -50,11 +55,17 @@ class StageContext(Protocol):
 class Stage(Protocol):
     """Works on a batch at a time, so that its loop is a tight one. Keeps the order of what it keeps.
 
-    A message must not vanish: it is in `frames`, in `refused`, or counted in `filtered`.
+    A message must not vanish: it is in `frames`, in `refused`, or counted in `filtered`. A frame given may be changed
+    (`frame.set` copies what it changes) and belongs to this pipeline alone; its payload does not.
     """
 
     name: ClassVar[str]
     summary: ClassVar[str]
     options: ClassVar[Sequence[Option]]
 
+    def __init__(self, options: Mapping[str, Any], context: StageContext) -> None: ...
+
     def apply(self, frames: list[Frame]) -> Outcome: ...
+
+    def why(self, frame: Frame) -> str:
+        """What it does with this frame, before `apply`, for `--explain`."""
