@@ -15,6 +15,7 @@ from loader.adopt.index import build
 from loader.adopt.inventory import index_name, read_roots, takeover_times
 from loader.adopt.takeover import Takeover
 from loader.commands.parts import make_database
+from loader.dead_letter.replay import Impatience
 from loader.errors import LoaderError
 from loader.learn.stored_schema import read_stored, to_schema
 from loader.message.message import Message
@@ -23,7 +24,6 @@ from loader.settings.declaration import Settings
 from loader.worker.assembly import Parts, plan_rules
 from loader.worker.batch import MessageBatch
 from loader.worker.learning import Learning
-from loader.worker.service import LogHealth
 
 STOCK = [{"id": 1, "name": "a", "tags": ["x", "y"]}, {"id": 2, "name": "b", "tags": ["z"]}]
 
@@ -54,7 +54,7 @@ class Legacy:
             pipeline.drop()
 
     def load(self, *bodies, first=1):
-        parts = Parts(self.settings, self.database, LogHealth())
+        parts = Parts(self.settings, self.database, Impatience())
         intake = parts.intake()
         lane, learning_lane = parts.lane("load", intake), parts.lane("learn", intake, parts.settled)
         learning = Learning(learning_lane, lambda loaded: None, lambda snapshot, lesson: None, lambda events: None)
