@@ -55,6 +55,11 @@ class Database:
     def __init__(self, url: str) -> None:
         self.url = url
 
+    @property
+    def name(self) -> str:
+        """Of the database."""
+        return self.url.rpartition("/")[2]
+
     def connect(self) -> psycopg.Connection[Any]:
         """A connection of its own, autocommit."""
         return psycopg.connect(self.url, autocommit=True, prepare_threshold=None)
@@ -189,13 +194,24 @@ class Topic:
         database.until_count(table, rows)
         self.until_settled()
 
-    def until_settled(self, seconds: float = PATIENCE) -> None:
+    def until_settled(self, seconds: float = PATIENCE, subscription: str | None = None) -> None:
         """Waits until nothing is left to deliver or to ack."""
-        until(
-            lambda: self.counts()["backlog"] == 0 and self.counts()["leased"] == 0,
-            lambda: f"everything acked, last {self.counts()}",
-            seconds,
-        )
+
+        def settled() -> bool:
+            counts = self.counts(subscription)
+            return counts["backlog"] == 0 and counts["leased"] == 0
+
+        until(settled, lambda: f"everything acked, last {self.counts(subscription)}", seconds)
+
+    def restart(self) -> None:
+        """Kills the server and starts an empty one at the same address, with this topic and subscription."""
+        self.channel.close()
+        self.server.kill()
+        self.server.start()
+        self.channel = open_channel(self.server.endpoint)
+        self.stub = Stub(self.channel)
+        self.stub.create_topic(pb.Topic(name=self.name))
+        self.subscription = self.subscribe("loader")
 
 
 class Worker:
@@ -448,6 +464,11 @@ def command(topic: Topic, database: Database) -> Callable[..., tuple[int, str]]:
         return answer.returncode, answer.stdout + answer.stderr
 
     return run
+
+
+@pytest.fixture(name="until")
+def until_fixture() -> Callable[..., Any]:
+    return until
 
 
 @pytest.fixture

@@ -108,7 +108,7 @@ def test_a_worker_stops_in_time_while_the_database_is_away(worker, database, top
     try:
         topic.publish(bodies)
         topic.until_leased(200)
-        one.until_said("the database does not take the load")
+        one.until_said("The database does not do its work")
         _stops_in_time(one)
         assert topic.counts() | {"leased": 0, "backlog": 200} == topic.counts()
     finally:
