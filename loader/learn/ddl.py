@@ -6,9 +6,10 @@ from collections.abc import Mapping
 
 from dlt.common.schema import Schema
 from dlt.common.schema.typing import TColumnSchema
-from dlt.destinations import postgres
 from dlt.destinations.impl.postgres.configuration import PostgresClientConfiguration, PostgresCredentials
 from dlt.destinations.impl.postgres.postgres import PostgresClient
+
+from loader.learn.stored_schema import capabilities
 
 
 def statements(schema: Schema, dataset: str, added: Mapping[str, list[TColumnSchema]], existing: set[str]) -> list[str]:
@@ -36,4 +37,4 @@ def _writer(schema: Schema, dataset: str) -> PostgresClient:
     config = config._bind_dataset_name(dataset)
     # The dataset is the Postgres schema that the user named, letter by letter: dlt would spell it anew.
     config.enable_dataset_name_normalization = False
-    return PostgresClient(schema, config, postgres().capabilities())
+    return PostgresClient(schema, config, capabilities())

@@ -7,9 +7,11 @@ import json
 import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 
 import psycopg
 from dlt.common.configuration.container import Container
+from dlt.common.destination import DestinationCapabilitiesContext
 from dlt.common.schema import Schema
 from dlt.common.schema.typing import TColumnSchema
 from dlt.common.schema.utils import new_table
@@ -59,9 +61,15 @@ def read_stored(conn: psycopg.Connection, dataset: str) -> Stored:
     return Stored(found[0], found[1], found[2], found[3])
 
 
+@lru_cache(maxsize=1)
+def capabilities() -> DestinationCapabilitiesContext:
+    """What dlt's Postgres destination can do. Remembered: dlt reads its configuration anew each time, for 15 ms."""
+    return postgres().capabilities()
+
+
 def to_schema(stored: Stored) -> Schema:
     """A Schema object of its own, to evolve. Names are cut at 63 bytes only inside the destination's context."""
-    with Container().injectable_context(postgres().capabilities()):
+    with Container().injectable_context(capabilities()):
         if stored.text is None:
             return Schema(stored.name)
         text = stored.text
