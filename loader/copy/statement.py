@@ -27,7 +27,7 @@ insert into {schema}._dead_letters (letter_id, _event_id, _event_digest, reason,
 values (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
 on conflict (letter_id) do update
 set resolved_at = null, resolution = null, reason = excluded.reason, detail = excluded.detail,
-    attempt = excluded.attempt
+    attempt = excluded.attempt, exported_at = null
 where _dead_letters.resolved_at is not null
 """
 _OPEN_LETTERS = "select exists (select 1 from {schema}._dead_letters where resolved_at is null)"
