@@ -7,6 +7,7 @@ changes. A frame that nobody changed leaves with the bytes it came with.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -36,6 +37,11 @@ class Unavailable(Exception):
     """What is needed to decode cannot be had now; the partition is held and the message tried again."""
 
 
+_DECODING = threading.Lock()
+"""Pipelines of a shared consumer run in threads of their own and would decode the same payload twice. One lock for all
+payloads: with Python's own lock only one of them works at a time anyway."""
+
+
 class Payload:
     """Bytes, and what they say once somebody asks. Shared by frames."""
 
@@ -53,18 +59,23 @@ class Payload:
     def fields(self, count: Callable[[], None] | None = None) -> Any:
         """The decoded payload, read-only by contract; None for a tombstone. Raises Undecodable, Unavailable."""
         if not self.decoded:
-            if self.error is not None:
-                raise self.error
-            if self.value is not None:
-                if count is not None:
-                    count()
-                try:
-                    self._fields = self.format.decode(self.value)
-                except Undecodable as error:
-                    self.error = error
-                    raise
-            self.decoded = True
+            with _DECODING:
+                if not self.decoded:
+                    self._decode(count)
         return self._fields
+
+    def _decode(self, count: Callable[[], None] | None) -> None:
+        if self.error is not None:
+            raise self.error
+        if self.value is not None:
+            if count is not None:
+                count()
+            try:
+                self._fields = self.format.decode(self.value)
+            except Undecodable as error:
+                self.error = error
+                raise
+        self.decoded = True
 
     def exact_fields(self) -> Any:
         """As `fields`, and every number has all its digits: the base of a change, for the rest must leave as it came.

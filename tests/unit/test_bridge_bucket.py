@@ -50,7 +50,7 @@ class _World:
         share = ledger.share(name)
         kept = [message for message in batch if rng.random() < 0.7]
         copies = rng.choice([1, 1, 2, 3])
-        share.seen += len(batch) - len(kept) + len(kept) * copies
+        share.give(len(batch) - len(kept) + len(kept) * copies)
         share.confirm(len(batch) - len(kept))
         for message in kept:
             self.open[name][message] = self.open[name].get(message, 0) + copies
@@ -117,7 +117,7 @@ def test_a_bucket_waits_for_each_pipeline():
     ledger = Ledger()
     ledger.read({("t", 0): 10})
     for name in ("a", "b"):
-        ledger.share(name).seen += 10
+        ledger.share(name).give(10)
     first, second = ledger.share("a"), ledger.share("b")
     assert ledger.rotate().positions == {}
     first.confirm(10)
@@ -130,7 +130,7 @@ def test_a_bucket_waits_for_each_pipeline():
 
 def test_more_confirmations_than_messages_are_a_fault():
     share = Ledger().share("a")
-    share.seen += 1
+    share.give(1)
     share.confirm(1)
     with pytest.raises(RuntimeError, match="2 messages were confirmed of 1"):
         share.confirm(1)
@@ -140,7 +140,7 @@ def test_a_pipeline_that_goes_its_own_way_holds_nobody_up():
     ledger = Ledger()
     ledger.read({("t", 0): 5})
     slow = ledger.share("slow")
-    slow.seen += 5
+    slow.give(5)
     ledger.rotate()
     own = ledger.split("slow")
     assert ledger.rotate().positions == {("t", 0): 5}

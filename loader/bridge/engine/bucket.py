@@ -20,7 +20,10 @@ Positions = Mapping[Any, int]
 
 
 class Share:
-    """One pipeline's part of a bucket. `confirm` may be called by any thread, the rest by the consumer's only."""
+    """One pipeline's part of a bucket. Any thread may call.
+
+    A closed bucket's share may still be given more by who holds a part of it unconfirmed: a message in a queue counts
+    until the deliveries that came of it are given."""
 
     __slots__ = ("_lock", "confirmed", "seen")
 
@@ -33,6 +36,11 @@ class Share:
     def done(self) -> bool:
         """Everything that was given was confirmed."""
         return self.confirmed == self.seen
+
+    def give(self, count: int) -> None:
+        """So many are on their way."""
+        with self._lock:
+            self.seen += count
 
     def confirm(self, count: int) -> None:
         """So many came to an end. Raises RuntimeError for more than were given: a fault that would lose messages."""

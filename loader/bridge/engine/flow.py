@@ -1,0 +1,351 @@
+"""A running pipeline: a queue, a thread that runs the stages, its sinks, and the bound of what is in flight.
+
+Each pipeline has all of this to itself. A stage that waits, a format whose registry is down or a sink in trouble fills
+this pipeline's queue and nobody else's; the reader sees that there is no room and decides (see reader.py).
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from loader.bridge.engine.bucket import Share
+from loader.bridge.engine.counts import Counts
+from loader.bridge.engine.deadletter import letter
+from loader.bridge.frame import Format, Frame, Unavailable, Undecodable
+from loader.bridge.sinks.dispatch import Backoff
+from loader.bridge.sinks.sink import Delivery, Sink
+from loader.bridge.stages.stage import Outcome, RefusedFrame, Stage
+
+log = logging.getLogger(__name__)
+
+OnRefusal = Literal["dead_letter", "stop", "drop"]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Bounds of a pipeline."""
+
+    messages: int = 20_000
+    bytes: int = 64 << 20
+    linger_seconds: float = 0.01
+
+
+class _Work(NamedTuple):
+    """A piece of the queue: a batch for the stages, or one refused frame for the dead letters."""
+
+    frames: list[Frame]
+    share: Share
+    size: float
+    refused_by: str | None = None
+    reason: str = ""
+
+
+class _SinkDelivery:
+    """A sink's way back to its pipeline."""
+
+    def __init__(self, flow: Flow, sink: str) -> None:
+        self._flow = flow
+        self._sink = sink
+
+    def confirm(self, share: Share, count: int, size: float) -> None:
+        self._flow._confirmed(share, count, size)
+
+    def refuse(self, share: Share, frame: Frame, reason: str, size: float) -> None:
+        self._flow._refused(share, frame, self._sink, reason, size)
+
+
+class _DeadDelivery:
+    """The dead letters' way back. What even they refuse is tried again later: nothing is dropped behind one's back."""
+
+    def __init__(self, flow: Flow) -> None:
+        self._flow = flow
+
+    def confirm(self, share: Share, count: int, size: float) -> None:
+        self._flow._buried(share, count, size)
+
+    def refuse(self, share: Share, frame: Frame, reason: str, size: float) -> None:
+        self._flow.halt(f"the dead-letter endpoint refuses {frame.topic}/{frame.partition}/{frame.offset}: {reason}")
+
+
+class Flow:
+    """`sinks` and the dead-letter sink are set after it was made, for they need its deliveries."""
+
+    def __init__(
+        self,
+        name: str,
+        format: Format,
+        stages: Sequence[Stage],
+        limits: Limits,
+        on_refusal: OnRefusal = "dead_letter",
+    ) -> None:
+        self.name = name
+        self.format = format
+        self.counts = Counts()
+        self.halted: str | None = None
+        """Why the pipeline stands still until somebody helps."""
+        self.trouble_in_stage: str | None = None
+        self._stages = list(stages)
+        self._limits = limits
+        self._on_refusal = on_refusal
+        self._sinks: dict[str, Sink] = {}
+        self._dead: Sink | None = None
+        self._lock = threading.Lock()
+        self._settled = threading.Condition(self._lock)
+        self._queue: queue.SimpleQueue[_Work | None] = queue.SimpleQueue()
+        self._stop = threading.Event()
+        self.in_flight = 0
+        self.in_flight_bytes = 0.0
+        self._thread = threading.Thread(target=self._run, name=f"pipeline {name}", daemon=True)
+
+    def delivery(self, sink: str) -> Delivery:
+        """What a sink of this name reports to."""
+        return _SinkDelivery(self, sink)
+
+    def dead_delivery(self) -> Delivery:
+        """What the dead-letter sink reports to."""
+        return _DeadDelivery(self)
+
+    def start(self, sinks: Mapping[str, Sink], dead: Sink | None = None) -> None:
+        """Begin to work."""
+        self._sinks = dict(sinks)
+        self._dead = dead
+        self._thread.start()
+
+    # The reader's side
+
+    @property
+    def room(self) -> bool:
+        """Whether it may be given more."""
+        return (
+            self.in_flight < self._limits.messages
+            and self.in_flight_bytes < self._limits.bytes
+            and self.halted is None
+        )
+
+    @property
+    def trouble(self) -> str | None:
+        """What keeps it from delivering now."""
+        if self.halted is not None:
+            return self.halted
+        if self.trouble_in_stage is not None:
+            return self.trouble_in_stage
+        sinks = [*self._sinks.values(), *([self._dead] if self._dead is not None else [])]
+        return next((sink.trouble for sink in sinks if sink.trouble is not None), None)
+
+    @property
+    def backoff_seconds(self) -> float:
+        """Seconds spent waiting after failures."""
+        return sum(sink.backoff_seconds for sink in self._sinks.values())
+
+    def take(self, frames: list[Frame], share: Share, size: int, skipped: int = 0) -> None:
+        """Queue frames that are this pipeline's own, of `size` bytes. They count as unconfirmed in `share` from here."""
+        if frames:
+            share.give(len(frames))
+        with self._lock:
+            self.counts.taken += len(frames) + skipped
+            self.counts.skipped += skipped
+            self.in_flight += len(frames)
+            self.in_flight_bytes += size
+        if frames:
+            self._queue.put(_Work(frames, share, size))
+
+    def until_settled(self, deadline: float) -> bool:
+        """Wait until nothing is in flight, at most until `deadline` (time.monotonic)."""
+        with self._settled:
+            return self._settled.wait_for(
+                lambda: self.in_flight <= 0 or self.halted is not None, max(0.0, deadline - time.monotonic())
+            ) and self.in_flight <= 0
+
+    def close(self, deadline: float) -> bool:
+        """Finish what is in flight, at most until `deadline` (time.monotonic), and end. False when some is left."""
+        done = self.until_settled(deadline)
+        self._stop.set()
+        self._queue.put(None)
+        self._thread.join(max(0.1, deadline - time.monotonic()))
+        for sink in [*self._sinks.values(), *([self._dead] if self._dead is not None else [])]:
+            sink.close(deadline if done else time.monotonic())
+        return done
+
+    # The pipeline's own thread
+
+    def wait(self, seconds: float) -> None:
+        """For stages that slow the pipeline down."""
+        self._stop.wait(seconds)
+
+    def _run(self) -> None:
+        try:
+            self._work()
+        except Exception as error:
+            # Its messages stay unconfirmed, so nothing is lost; the neighbours go on.
+            log.exception("the pipeline %s failed", self.name)
+            self.halt(f"a fault of the pipeline: {error!r}")
+
+    def _work(self) -> None:
+        unsent = False
+        while not self._stop.is_set():
+            try:
+                work = self._queue.get(timeout=self._limits.linger_seconds) if unsent else self._queue.get()
+            except queue.Empty:
+                for sink in self._all_sinks():
+                    sink.flush()
+                unsent = False
+                continue
+            if work is None:
+                return
+            if work.refused_by is None:
+                self._process(work)
+            else:
+                self._bury(work)
+            unsent = True
+
+    def _all_sinks(self) -> list[Sink]:
+        return [*self._sinks.values(), *([self._dead] if self._dead is not None else [])]
+
+    def _process(self, work: _Work) -> None:
+        frames, refused, filtered = work.frames, [], 0
+        _current.flow = self
+        for stage in self._stages:
+            if not frames:
+                break
+            outcome = self._apply(stage, frames)
+            if outcome is None:
+                return  # it stops
+            frames = outcome.frames
+            filtered += outcome.filtered
+            refused += outcome.refused
+        ways = self._ways(frames)
+        count = sum(len(some) for _, some in ways) + len(refused)
+        each = work.size / len(work.frames)
+        size = count * each
+        work.share.give(count)
+        with self._settled:
+            self.counts.filtered += filtered
+            self._move(count - len(work.frames), size - work.size)
+        for sink, some in ways:
+            sink.send(some, work.share, len(some) * each)
+        for frame, reason in refused:
+            self._refused(work.share, frame, "", reason, each)
+        # Last: until here the bucket waits for the queue's own count of these messages.
+        work.share.confirm(len(work.frames))
+
+    def _ways(self, frames: list[Frame]) -> list[tuple[Sink, list[Frame]]]:
+        if not frames:
+            return []
+        if len(self._sinks) == 1 and not self._stages:
+            return [(sink, frames) for sink in self._sinks.values()]
+        if all(frame.sinks is None for frame in frames):
+            return [(sink, frames) for sink in self._sinks.values()]
+        ways: list[tuple[Sink, list[Frame]]] = []
+        for name, sink in self._sinks.items():
+            some = [frame for frame in frames if frame.sinks is None or name in frame.sinks]
+            if some:
+                ways.append((sink, some))
+        return ways
+
+    def _apply(self, stage: Stage, frames: list[Frame]) -> Outcome | None:
+        """A stage on a batch, and on each frame alone if one of them makes it raise. None when the pipeline stops."""
+        backoff = Backoff()
+        while True:
+            try:
+                outcome = stage.apply(frames)
+            except Unavailable as error:
+                self.trouble_in_stage = str(error)
+                if self._stop.wait(backoff.fail(time.monotonic(), None)):
+                    return None
+                continue
+            except (Undecodable, RefusedFrame) as error:
+                if len(frames) == 1:
+                    outcome = Outcome(refused=[(frames[0], str(error))])
+                else:
+                    outcome = Outcome()
+                    for frame in frames:
+                        one = self._apply(stage, [frame])
+                        if one is None:
+                            return None
+                        outcome.frames += one.frames
+                        outcome.refused += one.refused
+                        outcome.filtered += one.filtered
+            self.trouble_in_stage = None
+            return outcome
+
+    def _bury(self, work: _Work) -> None:
+        if self._dead is None:
+            self.halt(f"a message was refused and there is no dead-letter endpoint: {work.reason}")
+            return
+        [frame] = work.frames
+        self._dead.send([letter(frame, self.name, work.refused_by or "", work.reason)], work.share, work.size)
+
+    def halt(self, reason: str) -> None:
+        """Stand still: nothing more is taken, and what is unconfirmed stays uncommitted."""
+        if self.halted is None:
+            log.error("the pipeline %s stands still: %s", self.name, reason)
+        with self._settled:
+            self.halted = reason
+            self._settled.notify_all()
+
+    def _move(self, count: int, size: float) -> None:
+        self.in_flight += count
+        self.in_flight_bytes += size
+        if self.in_flight <= 0:
+            self.in_flight_bytes = 0.0  # sizes are shared out among messages: what rounding left is gone
+            self._settled.notify_all()
+
+    # From the sinks, on any thread
+
+    def _confirmed(self, share: Share, count: int, size: float) -> None:
+        if count:
+            share.confirm(count)
+        with self._settled:
+            self.counts.sent += count
+            self._move(-count, -size)
+
+    def _buried(self, share: Share, count: int, size: float) -> None:
+        if count:
+            share.confirm(count)
+        with self._settled:
+            self._move(-count, -size)
+
+    def _refused(self, share: Share, frame: Frame, sink: str, reason: str, size: float) -> None:
+        place = f"{frame.topic}/{frame.partition}/{frame.offset}"
+        log.warning("the pipeline %s: %s is refused for good by %s: %s", self.name, place, sink or "a stage", reason)
+        with self._lock:
+            self.counts.dead += 1
+        if self._on_refusal == "stop":
+            self.halt(f"{place} was refused: {reason}")
+        elif self._on_refusal == "drop":
+            self._buried(share, 1, size)
+        else:
+            self._queue.put(_Work([frame], share, size, sink, reason))
+
+
+class _Current(threading.local):
+    flow: Flow | None = None
+
+
+_current = _Current()
+
+
+class CountedFormat:
+    """A format that counts for the pipeline whose thread asks."""
+
+    def __init__(self, format: Format) -> None:
+        self.name = format.name
+        self._format = format
+
+    def decode(self, value: bytes) -> object:
+        flow = _current.flow
+        if flow is not None:
+            flow.counts.decodes += 1
+        return self._format.decode(value)
+
+    def encode(self, fields: object) -> bytes:
+        flow = _current.flow
+        if flow is not None:
+            flow.counts.encodes += 1
+        return self._format.encode(fields)

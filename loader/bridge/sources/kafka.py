@@ -1,0 +1,387 @@
+"""Kafka as a source: a member of a consumer group that commits only what was delivered.
+
+Rebalances are cooperative: partitions that stay are read on meanwhile. A revoked partition is finished and committed in
+bounded time, a lost one is dropped without a commit. Commits that a rebalance refuses are counted and made good by the
+next one, never retried on the spot: that would start another rebalance, round and round.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+from loader.bridge.engine.bucket import Bucket
+from loader.bridge.frame import Format, Frame, Headers, Payload
+from loader.bridge.identity import prefix
+from loader.bridge.sinks.sink import Origin
+from loader.bridge.sources.source import Batch, Handover
+from loader.errors import LoaderError
+
+log = logging.getLogger(__name__)
+
+BATCH_BYTES = 8 << 20
+"""A read takes about so many bytes, judged by the size of the messages before."""
+LAG_SECONDS = 5.0
+_CALL_SECONDS = 10.0
+_UNSET: Any = object()
+
+Partition = tuple[str, int]
+
+
+class KafkaFrame(Frame):
+    """A frame that asks the client's message for what nobody may ever ask: key, headers and time are read lazily."""
+
+    __slots__ = ("_format", "_headers", "_key", "_message", "_payload", "_time", "_value")
+
+    def __init__(self, message: Any, value: bytes | None, origin: Origin, offset: int, format: Format) -> None:
+        self._message = message
+        self._value = value
+        self._format = format
+        self.source = origin
+        self.offset = offset
+        self._headers = self._key = self._time = _UNSET
+        self._payload = None
+        self._changed = None
+        self.sinks = None
+        self.index = ()
+
+    @property
+    def payload(self) -> Payload:  # type: ignore[override]
+        if self._payload is None:
+            self._payload = Payload(self._value, self._format)
+        return self._payload
+
+    @payload.setter
+    def payload(self, payload: Payload) -> None:
+        self._payload = payload
+        self._value = payload.value
+
+    @property
+    def key(self) -> bytes | None:  # type: ignore[override]
+        if self._key is _UNSET:
+            self._key = self._message.key()
+        return self._key
+
+    @key.setter
+    def key(self, key: bytes | None) -> None:
+        self._key = key
+
+    @property
+    def headers(self) -> Headers:  # type: ignore[override]
+        if self._headers is _UNSET:
+            self._headers = self._message.headers() or ()
+        return self._headers
+
+    @headers.setter
+    def headers(self, headers: Headers) -> None:
+        self._headers = headers
+
+    @property
+    def timestamp(self) -> int:  # type: ignore[override]
+        if self._time is _UNSET:
+            self._time = max(self._message.timestamp()[1], 0)
+        return self._time
+
+    @timestamp.setter
+    def timestamp(self, timestamp: int) -> None:
+        self._time = timestamp
+
+    @property
+    def topic(self) -> str:  # type: ignore[override]
+        return self.source.topic
+
+    @property
+    def partition(self) -> int:  # type: ignore[override]
+        return self.source.partition
+
+    def copy(self) -> Frame:
+        frame = KafkaFrame(self._message, self._value, self.source, self.offset, self._format)
+        frame._headers, frame._key, frame._time = self._headers, self._key, self._time
+        frame._payload = self.payload  # made now, so that the copies share what is decoded
+        frame._changed, frame.sinks, frame.index = self._changed, self.sinks, self.index
+        return frame
+
+    def value(self, format: Format | None = None) -> bytes | None:
+        if self._changed is None and (format is None or format is self._format):
+            return self._value
+        return super().value(format)
+
+
+class KafkaSource:
+    """One topic, as a member of a group, or with partitions that it is given (`members=False`).
+
+    `settings` is librdkafka's configuration (see kafka_options), `tombstones` whether null values are passed on."""
+
+    def __init__(
+        self,
+        name: str,
+        topic: str,
+        settings: Mapping[str, Any],
+        format: Format,
+        *,
+        epoch: str = "",
+        tombstones: bool = False,
+        member: bool = True,
+    ) -> None:
+        self.name = name
+        self.topic = topic
+        self.failures = 0
+        """Commits that were refused, most of them by a rebalance."""
+        self.group = str(settings["group.id"])
+        self._settings = dict(settings)
+        self._format = format
+        self._epoch = epoch
+        self._tombstones = tombstones
+        self._member = member
+        self._handover: Handover | None = None
+        self._consumer: Any = None
+        self._cluster = ""
+        self._origins: dict[int, Origin] = {}
+        self.assigned: set[Partition] = set()
+        self._paused = False
+        self._uncommitted: dict[Partition, int] = {}
+        self._average = 4_096.0
+        self._positions: dict[Partition, int] = {}
+        self._lag: tuple[float, int | None] = (0.0, None)
+        self.fault: str | None = None
+        """The client's last error, None once messages come again."""
+
+    def open(self, handover: Handover) -> None:
+        """Join. Raises LoaderError while no broker answers."""
+        self._handover = handover
+        if self._consumer is None:
+            self._consumer = Consumer(
+                {**self._settings, "error_cb": self._failed, "on_commit": self._committed}, logger=log
+            )
+        try:
+            # Not `cluster_id()`: that one waits for a broker without end.
+            self._cluster = self._consumer.list_topics(self.topic, timeout=_CALL_SECONDS).cluster_id or "unknown"
+        except KafkaException as error:
+            raise LoaderError(f"Kafka does not answer for {self.name}: {error.args[0].str()}") from error
+        if self._member:
+            self._consumer.subscribe(
+                [self.topic], on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost
+            )
+
+    def _failed(self, error: KafkaError) -> None:
+        self.fault = error.str()
+        # The group goes on by itself; only what nothing mends ends the reader.
+        log.log(logging.ERROR if error.fatal() else logging.WARNING, "Kafka, %s: %s", self.name, error.str())
+
+    # Reading
+
+    def read(self, most: int, timeout: float) -> Batch:
+        """See Source. Raises LoaderError when the client gave up for good."""
+        count = max(1, min(most, int(BATCH_BYTES / self._average)))
+        messages = self._consumer.consume(count, timeout)
+        batch = Batch(full=len(messages) == count)
+        if not messages:
+            return batch
+        frames, format, origins = batch.frames, self._format, self._origins
+        add = frames.append
+        positions: dict[int, int] = {}
+        size = 0
+        for message in messages:
+            if message.error() is not None:
+                self._read_error(message.error())
+                continue
+            number, offset, value = message.partition(), message.offset(), message.value()
+            positions[number] = offset
+            if value is None:
+                if not self._tombstones:
+                    batch.skipped += 1
+                    continue
+            else:
+                size += len(value)
+            origin = origins.get(number)
+            if origin is None:
+                origin = self._origin(number)
+            add(KafkaFrame(message, value, origin, offset, format))
+        if frames:
+            self.fault = None
+            self._average += (max(size / len(frames), 64) - self._average) * (0.5 if size > 1 << 20 else 0.2)
+        batch.size = size + 500 * len(frames)
+        topic = self.topic
+        batch.positions = {(topic, number): offset + 1 for number, offset in positions.items()}
+        self._positions.update(batch.positions)
+        return batch
+
+    def _origin(self, number: int) -> Origin:
+        origin = Origin(self.topic, number, prefix(self._epoch, self._cluster, self.topic, number))
+        self._origins[number] = origin
+        return origin
+
+    def _read_error(self, error: KafkaError) -> None:
+        if error.fatal():
+            raise LoaderError(f"Kafka, {self.name}: {error.str()}")
+        self.fault = error.str()
+
+    def pause(self, paused: bool) -> None:
+        """Stop fetching, or go on; `read` keeps the membership alive meanwhile."""
+        if paused != self._paused:
+            self._paused = paused
+            self._pause_now([TopicPartition(*each) for each in self.assigned])
+
+    def _pause_now(self, partitions: list[TopicPartition]) -> None:
+        if not partitions:
+            return
+        if self._paused:
+            self._consumer.pause(partitions)
+        else:
+            self._consumer.resume(partitions)
+
+    def seek(self, positions: Mapping[Partition, int]) -> None:
+        """Go on from here in partitions that are assigned."""
+        for (topic, number), position in positions.items():
+            self._consumer.seek(TopicPartition(topic, number, position))
+
+    def assign(self, positions: Mapping[Partition, int]) -> None:
+        """Take partitions without being a member."""
+        self._consumer.incremental_assign([TopicPartition(*each, position) for each, position in positions.items()])
+        self.assigned.update(positions)
+        self._positions.update(positions)
+        if self._paused:
+            self._pause_now([TopicPartition(*each) for each in positions])
+
+    def unassign(self, partitions: Sequence[Partition]) -> None:
+        """Give back partitions taken by `assign`."""
+        mine = [each for each in partitions if each in self.assigned]
+        if mine:
+            self._consumer.incremental_unassign([TopicPartition(*each) for each in mine])
+            self._forget(mine)
+
+    # Rebalances, called by librdkafka within `read` and `close`
+
+    def _on_assign(self, consumer: Any, partitions: list[TopicPartition]) -> None:
+        assert self._handover is not None
+        keys = [(each.topic, each.partition) for each in partitions]
+        starts = self._handover.assigned(keys)
+        consumer.incremental_assign(
+            [TopicPartition(*key, starts[key]) if key in starts else TopicPartition(*key) for key in keys]
+        )
+        self.assigned.update(keys)
+        if self._paused:
+            self._pause_now(partitions)
+
+    def _on_revoke(self, consumer: Any, partitions: list[TopicPartition]) -> None:
+        assert self._handover is not None
+        keys = [(each.topic, each.partition) for each in partitions]
+        positions = dict(self._handover.revoked(keys))
+        for key in keys:
+            waiting = self._uncommitted.pop(key, None)
+            if waiting is not None:
+                positions[key] = max(waiting, positions.get(key, -1))
+        self._commit_now(positions)
+        consumer.incremental_unassign(partitions)
+        self._forget(keys)
+
+    def _on_lost(self, consumer: Any, partitions: list[TopicPartition]) -> None:
+        assert self._handover is not None
+        keys = [(each.topic, each.partition) for each in partitions]
+        self._handover.lost(keys)
+        for key in keys:
+            self._uncommitted.pop(key, None)
+        consumer.incremental_unassign(partitions)
+        self._forget(keys)
+
+    def _forget(self, keys: Sequence[Partition]) -> None:
+        self.assigned.difference_update(keys)
+        for key in keys:
+            self._positions.pop(key, None)
+
+    # Committing
+
+    def commit(self, bucket: Bucket) -> None:
+        """Commit, asynchronously, with what was refused before."""
+        positions = {**self._uncommitted}
+        for key, position in bucket.positions.items():
+            if key in self.assigned:
+                positions[key] = max(position, positions.get(key, -1))
+        if not positions:
+            return
+        # Until the broker says that it has them: a later commit covers only partitions that moved on.
+        self._uncommitted = positions
+        try:
+            self._consumer.commit(offsets=[TopicPartition(*key, at) for key, at in positions.items()], asynchronous=True)
+        except KafkaException as error:
+            self._refused(error.args[0])
+
+    def _committed(self, error: KafkaError | None, partitions: list[TopicPartition]) -> None:
+        if error is not None:
+            self._refused(error)
+            return
+        for each in partitions:
+            key = (each.topic, each.partition)
+            if each.error is None and self._uncommitted.get(key) == each.offset:
+                del self._uncommitted[key]
+
+    def _refused(self, error: KafkaError) -> None:
+        self.failures += 1
+        log.info("a commit for %s was refused and is made good by a later one: %s", self.name, error.str())
+
+    def _commit_now(self, positions: Mapping[Partition, int]) -> bool:
+        if not positions:
+            return True
+        try:
+            self._consumer.commit(
+                offsets=[TopicPartition(*key, at) for key, at in positions.items()], asynchronous=False
+            )
+        except KafkaException as error:
+            self._refused(error.args[0])
+            return False
+        return True
+
+    def committed(self, partitions: Sequence[Partition]) -> dict[Partition, int]:
+        """The group's positions; partitions without one are left out. Raises LoaderError."""
+        try:
+            found = self._consumer.committed([TopicPartition(*each) for each in partitions], timeout=_CALL_SECONDS)
+        except KafkaException as error:
+            raise LoaderError(f"Kafka does not tell the positions of {self.group}: {error.args[0].str()}") from error
+        return {(each.topic, each.partition): each.offset for each in found if each.offset >= 0}
+
+    def start_of(self, partition: Partition) -> int:
+        """Where a partition without a committed position starts. Raises LoaderError."""
+        reset = str(self._settings.get("auto.offset.reset", "earliest"))
+        try:
+            low, high = self._consumer.get_watermark_offsets(TopicPartition(*partition), timeout=_CALL_SECONDS)
+        except KafkaException as error:
+            raise LoaderError(f"Kafka does not tell the offsets of {partition}: {error.args[0].str()}") from error
+        return high if reset in ("latest", "largest", "end") else low
+
+    def lag(self) -> int | None:
+        """Messages between what was read and the ends that the last answers told; looked at each 5 s."""
+        now = time.monotonic()
+        if now - self._lag[0] < LAG_SECONDS or self._consumer is None:
+            return self._lag[1]
+        total = 0
+        for key, position in list(self._positions.items()):
+            try:
+                _, high = self._consumer.get_watermark_offsets(TopicPartition(*key), cached=True)
+            except KafkaException:
+                continue  # nothing was fetched from it yet
+            total += max(0, high - position) if high >= 0 else 0
+        self._lag = (now, total)
+        return total
+
+    def close(self, bucket: Bucket | None, deadline: float) -> None:
+        """Commit and leave the group. With a broker that does not answer it takes until about `deadline`."""
+        if self._consumer is None:
+            return
+        if bucket is not None:
+            self.commit(bucket)
+        while self._uncommitted and time.monotonic() < deadline - 0.5 and self.assigned:
+            before = self.failures
+            # Only to serve the commit's answer: what is fetched meanwhile is dropped unconfirmed.
+            self._paused or self.pause(True)
+            self._consumer.consume(1, 0.1)
+            if self.failures > before:
+                break
+        self._consumer.close()
+        self._consumer = None
+
+
+MakeSource = Callable[[], KafkaSource]

@@ -1,0 +1,90 @@
+"""What the Kafka client is told: small queues, no commits of its own, and whatever else the file says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from loader.errors import ConfigurationError
+
+DEFAULTS: Mapping[str, Any] = {
+    "partition.assignment.strategy": "cooperative-sticky",
+    "auto.offset.reset": "earliest",
+    # The defaults hold up to 64 MiB in a queue and 50 MiB in an answer. A smaller queue alone would cost 30 times the
+    # throughput, because a full one is looked at again only after a second: the backoff goes down with it.
+    "queued.min.messages": 10_000,
+    "queued.max.messages.kbytes": 16_384,
+    "fetch.queue.backoff.ms": 5,
+    "fetch.max.bytes": 16_777_216,
+    "fetch.wait.max.ms": 100,
+    "socket.keepalive.enable": True,
+    "reconnect.backoff.max.ms": 10_000,
+    "log_level": 4,
+}
+_FIXED: Mapping[str, tuple[Any, str]] = {
+    "enable.auto.commit": (False, "positions are committed when every sink has confirmed"),
+    "enable.auto.offset.store": (False, "positions are committed when every sink has confirmed"),
+    "enable.partition.eof": (False, "the end of a partition is no message"),
+}
+_REFUSED = {
+    "group.id": "set the endpoint's `group`",
+    "bootstrap.servers": "set the endpoint's `brokers`",
+    "metadata.broker.list": "set the endpoint's `brokers`",
+    "enable.auto.commit.interval.ms": "nothing is committed by time alone: set the pipeline's `commit_seconds`",
+    "auto.commit.interval.ms": "nothing is committed by time alone: set the pipeline's `commit_seconds`",
+    "isolation.level": "",
+}
+
+
+def consumer_settings(brokers: str, group: str, properties: Mapping[str, Any], place: str = "") -> dict[str, Any]:
+    """librdkafka's configuration of a consumer. Raises ConfigurationError for properties that break a guarantee."""
+    settings: dict[str, Any] = dict(DEFAULTS)
+    for name, value in properties.items():
+        if name in _FIXED:
+            wanted, why = _FIXED[name]
+            if str(value).lower() != str(wanted).lower():
+                raise ConfigurationError(f"{place}{name} = {value!r} is refused: {why}")
+        elif _REFUSED.get(name):
+            raise ConfigurationError(f"{place}{name} is refused: {_REFUSED[name]}")
+        elif name == "partition.assignment.strategy" and "cooperative-sticky" not in str(value):
+            raise ConfigurationError(
+                f"{place}{name} = {value!r} is refused: partitions that stay go on only with cooperative-sticky"
+            )
+        else:
+            settings[name] = _plain(value)
+    settings.update({name: value for name, (value, _) in _FIXED.items()})
+    settings["bootstrap.servers"] = brokers
+    settings["group.id"] = group
+    return settings
+
+
+PRODUCER_DEFAULTS: Mapping[str, Any] = {
+    "enable.idempotence": True,
+    "compression.type": "lz4",
+    "linger.ms": 10,
+    # Retried for ever: the bound of what is in flight holds the pipeline, not a deadline that would lose a message.
+    "message.timeout.ms": 0,
+    "queue.buffering.max.messages": 200_000,
+    "socket.keepalive.enable": True,
+    "reconnect.backoff.max.ms": 10_000,
+    "log_level": 4,
+}
+_PRODUCER_FIXED = {"enable.idempotence": True, "acks": "all", "message.timeout.ms": 0, "delivery.timeout.ms": 0}
+
+
+def producer_settings(brokers: str, properties: Mapping[str, Any], place: str = "") -> dict[str, Any]:
+    """librdkafka's configuration of a producer. Raises ConfigurationError for properties that break a guarantee."""
+    settings: dict[str, Any] = dict(PRODUCER_DEFAULTS)
+    for name, value in properties.items():
+        wanted = _PRODUCER_FIXED.get(name)
+        if wanted is not None and str(value).lower() not in (str(wanted).lower(), "-1" if name == "acks" else ""):
+            raise ConfigurationError(f"{place}{name} = {value!r} is refused: no message may be lost or given up")
+        if name in ("bootstrap.servers", "metadata.broker.list"):
+            raise ConfigurationError(f"{place}{name} is refused: set the endpoint's `brokers`")
+        settings[name] = _plain(value)
+    settings["bootstrap.servers"] = brokers
+    return settings
+
+
+def _plain(value: Any) -> Any:
+    return ("true" if value else "false") if isinstance(value, bool) else value
