@@ -14,7 +14,8 @@ def reads(node: Any, names: set[str]) -> bool:
         if node.root == "lookup":
             names.add(str(node.names[0]))
         return node.root == "payload"
-    return any([reads(each, names) for each in below(node)])
+    # Every node is visited, for its lookups: no short cut.
+    return max([reads(each, names) for each in below(node)], default=False)
 
 
 def depends(node: Node) -> bool:

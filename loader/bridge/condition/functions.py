@@ -92,7 +92,7 @@ FUNCTIONS: Mapping[str, Function] = {
     "coalesce": Function("coalesce(a, b, …)", "The first that is not null.", 1, 20, _coalesce),
     "contains": Function("contains(LIST or TEXT or MAP, value)", "Whether it is in there.", 2, 2, contains),
     "endswith": Function("endswith(text, suffix)", "Whether the text ends so.", 2, 2, _endswith),
-    "has": Function("has(payload.a)", "Whether the field, header or key is there and not null.", 1, 1, lambda v: v is not None),
+    "has": Function("has(payload.a)", "Whether it is there and not null.", 1, 1, lambda v: v is not None),
     "length": Function("length(TEXT or LIST or MAP)", "Characters, items or keys.", 1, 1, _length),
     "lower": Function("lower(text)", "In lower case.", 1, 1, lambda v: v.lower() if isinstance(v, str) else None),
     "matches": Function('matches(text, "REGEX")', "Whether the expression is found in it.", 2, 2, lambda v, p: False),

@@ -18,7 +18,7 @@ FLOW = (
         "dead_letter: to that endpoint. stop: the pipeline stops at the message. drop: it is counted and logged.",
         "dead_letter",
     ),
-    Option("format", "string", "Format of the payload: raw, json, protobuf; or a block `format \"KIND\" { … }`.", "json"),
+    Option("format", "string", 'Format of the payload: raw, json, protobuf; or a block `format "KIND" { … }`.', "json"),
     Option(
         "criticality",
         "one of high|low",
@@ -44,13 +44,18 @@ FLOW = (
         "tombstone = true.",
         "skip",
     ),
-)  # fmt: skip
+)
 
 PIPELINE = (
     Option("source", "endpoint", "Endpoint that messages come from.", required=True),
-    Option("sinks", "list(endpoint)", "Endpoints that messages go to: to all of them, unless a route says otherwise.", required=True),
+    Option(
+        "sinks",
+        "list(endpoint)",
+        "Endpoints that messages go to: to all, unless a route says otherwise.",
+        required=True,
+    ),
     *FLOW,
-)  # fmt: skip
+)
 
 MIRROR = (
     Option("between", "list(endpoint)", "Two endpoints that each get the other's messages.", required=True),
@@ -91,26 +96,41 @@ FORMATS: Mapping[str, tuple[Option, ...]] = {
     "raw": (),
     "json": (),
     "protobuf": (
-        Option("descriptor_set", "string", "File made by `protoc --include_imports --descriptor_set_out`.", required=True),
+        Option(
+            "descriptor_set", "string", "File made by `protoc --include_imports --descriptor_set_out`.", required=True
+        ),
         Option("message", "string", "Full name of the message, package.Message.", required=True),
     ),
-}  # fmt: skip
+}
 
-TEST = (Option("pipeline", "string", "Pipeline that is tested.", required=True),
-        Option("lookups", "map(value)", "State that lookups are taken to have, by name and key.", {}),
-        Option("input", "blocks", "A message that comes in.", required=True, inner=(
-            Option("value", "value", "Payload: a map or list is written as JSON, a text as it is, null is a tombstone."),
+TEST = (
+    Option("pipeline", "string", "Pipeline that is tested.", required=True),
+    Option("lookups", "map(value)", "State that lookups are taken to have, by name and key.", {}),
+    Option(
+        "input",
+        "blocks",
+        "A message that comes in.",
+        required=True,
+        inner=(
+            Option("value", "value", "Payload: a map or list is written as JSON, a text as it is, null: a tombstone."),
             Option("key", "string", "Key."),
             Option("headers", "map(string)", "Headers.", {}),
             Option("topic", "string", "Topic; unset, the source's name.", ""),
             Option("partition", "number", "Partition.", 0),
             Option("offset", "number", "Offset.", 0),
             Option("timestamp", "number", "Milliseconds since the epoch.", 0),
-        )),
-        Option("expect", "blocks", "A message that comes out, in order; only what is given is compared.", inner=(
+        ),
+    ),
+    Option(
+        "expect",
+        "blocks",
+        "A message that comes out, in order; only what is given is compared.",
+        inner=(
             Option("sink", "endpoint", "Endpoint that it goes to."),
             Option("value", "value", "Payload: a map or list is compared as JSON, a text byte for byte."),
             Option("key", "string", "Key."),
             Option("headers", "map(string)", "Headers that it has, among others.", {}),
             Option("refused", "string", "It is refused, and this is part of the reason."),
-        )))  # fmt: skip
+        ),
+    ),
+)

@@ -158,7 +158,7 @@ class _Walker:
         for node in _trees(tree):
             part = node.children[0]
             if getattr(part, "data", None) == "interpolation":
-                inner = self.value([each for each in _trees(part) if each.data != "new_line_or_comment"][0])
+                inner = self.value(next(each for each in _trees(part) if each.data != "new_line_or_comment"))
                 if isinstance(inner, Reference):
                     parts += inner.parts
                 elif isinstance(inner, str):

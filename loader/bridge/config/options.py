@@ -185,7 +185,13 @@ def _condition(value: Any, place: Place) -> Expression | bool:
     raise ValueError(f'must be a condition such as payload.country == "FR", not {_shown(value)}')
 
 
-def _expression(value: Any, place: Place) -> Any:
+def _expression(value: Any, place: Place) -> Expression:
+    if isinstance(value, Expression | str):
+        return _condition(value, place)  # type: ignore[return-value]
+    raise ValueError(f"must be an expression such as payload.session, not {_shown(value)}")
+
+
+def _value(value: Any, place: Place) -> Any:
     if isinstance(value, Expression):
         check_expression(value.text, value.place)
     return value
@@ -203,7 +209,8 @@ TYPES: Mapping[str, Callable[[Any, Place], Any]] = {
     "size": _size,
     "path": _path,
     "condition": _condition,
-    "value": _expression,
+    "expression": _expression,
+    "value": _value,
     "endpoint": _string,
 }
 _REFERABLE = {"string", "scalar"}
