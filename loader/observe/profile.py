@@ -16,7 +16,7 @@ from typing import Literal
 LONGEST_SECONDS = 30.0
 HERTZ = 100
 Form = Literal["collapsed", "top"]
-NATIVE = "(outside Python)"
+NATIVE = "(outside_Python)"
 _DEEPEST = 200
 
 # Without a clock for each thread (macOS) a thread counts as working unless it stands in one of these.
@@ -147,10 +147,10 @@ def _weight(ident: int, frame: FrameType, before: Clocks, now: Clocks, interval:
     current = now.get(ident)
     if current is not None:
         name, used = current
-        return name, round((used - before.get(ident, current)[1]) * 1e6)
+        return name.replace(";", ":"), round((used - before.get(ident, current)[1]) * 1e6)
     working = not now and frame.f_code.co_name not in _WAITING
     name = next((thread.name for thread in threading.enumerate() if thread.ident == ident), f"thread {ident}")
-    return name, round(interval * 1e6) if working else 0
+    return name.replace(";", ":"), round(interval * 1e6) if working else 0
 
 
 def _stack(frame: FrameType | None, names: dict[CodeType, str]) -> list[str]:

@@ -8,7 +8,7 @@ from collections import Counter
 
 import pytest
 
-from loader.observe.profile import Profile, Profiler
+from loader.observe.profile import NATIVE, Profile, Profiler
 
 
 def burn_cycles(stop: threading.Event) -> None:
@@ -46,12 +46,17 @@ def test_the_thread_that_works_is_found_with_its_stack() -> None:
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux has a clock for each thread")
 def test_weights_are_the_cpu_time_that_was_used() -> None:
     profile = profile_of(burn_cycles)
-    seen = sum(profile.stacks.values()) / 1e6 + profile.own_seconds
-    assert seen == pytest.approx(profile.cpu_seconds, rel=0.15)
+    burned = sum(weight for stack, weight in profile.stacks.items() if stack[0] == "burn_cycles") / 1e6
+    # The rest is the sampler's own, what Python does around it, and the last interval.
+    assert profile.cpu_seconds * 0.7 < burned <= profile.cpu_seconds
+    assert profile.own_seconds < profile.cpu_seconds / 4
+    assert sum(profile.stacks.values()) / 1e6 + profile.own_seconds == pytest.approx(profile.cpu_seconds, rel=0.01)
 
 
 def test_collapsed_lines_are_frames_and_a_number() -> None:
-    for line in profile_of(burn_cycles).text("collapsed").splitlines():
+    profile = profile_of(burn_cycles)
+    profile.stacks[(NATIVE, NATIVE)] += 5
+    for line in profile.text("collapsed").splitlines():
         frames, _, weight = line.rpartition(" ")
         assert int(weight) > 0
         assert " " not in frames.partition(";")[2]
