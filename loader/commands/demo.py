@@ -32,10 +32,10 @@ def demo(
 ) -> None:
     """Load a shop's events on this machine, from Pub/Sub into Postgres, and show what came of them.
 
-    Needs nothing but this package: Postgres and Pub/Sub are started, a worker loads what is published, and all of it
-    is gone afterwards. Among the messages are columns that arrive late, a number that turns into text, repeats, and
-    two that are broken. Pub/Sub is PUBSUB_EMULATOR_HOST if set, the official emulator if installed, else a server of
-    our own. Ctrl-C ends early, with the receipt; a second Ctrl-C does not wait for what is on the way.
+    Needs no account and nothing that runs: Postgres and Pub/Sub are started, a worker loads what is published, and
+    all of it is gone afterwards. Among the messages are columns that arrive late, a number that turns into text,
+    repeats, and two that are broken. Pub/Sub is PUBSUB_EMULATOR_HOST if set, the official emulator if installed, else
+    a server of our own. Ctrl-C ends early, with the receipt; a second Ctrl-C does not wait for what is on the way.
 
     Exit code 0 if published = loaded + duplicates + dead letters + discarded, 1 if not, 130 when interrupted before
     anything was published.
