@@ -13,9 +13,9 @@ from loader.errors import ConfigurationError
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One remark. An error keeps the file from being run, a warning does not."""
+    """One remark. An error keeps the file from being run; a warning is doubtful, a note good to know."""
 
-    severity: Literal["error", "warning"]
+    severity: Literal["error", "warning", "note"]
     place: Place
     text: str
 
@@ -45,6 +45,10 @@ class Findings:
     def warn(self, place: Place, text: str) -> None:
         """Note what is doubtful."""
         self.all.append(Finding("warning", place, text))
+
+    def note(self, place: Place, text: str) -> None:
+        """Note what is good to know."""
+        self.all.append(Finding("note", place, text))
 
     @property
     def failed(self) -> bool:
