@@ -20,7 +20,7 @@ def settings(
     as_json: Json = False,
     markdown: Annotated[bool, typer.Option("--markdown", help="Print the reference as a Markdown table.")] = False,
     write: Annotated[
-        Path | None, typer.Option("--write", metavar="FILE", help="Renew the reference between the markers in FILE.")
+        Path | None, typer.Option("--write", metavar="FILE", help="Renew the references of settings and metrics in FILE.")
     ] = None,
 ) -> None:
     """List every setting, its value and its default.
@@ -38,15 +38,16 @@ def settings(
     from loader.commands.options import read_settings
     from loader.commands.output import note, print_json, print_table
     from loader.errors import LoaderError
+    from loader.observe import reference as metrics
     from loader.settings import reference
 
     if write is not None:
         try:
             text = write.read_text(encoding="utf-8")
-            write.write_text(reference.renew(text), encoding="utf-8")
+            write.write_text(metrics.renew(reference.renew(text)), encoding="utf-8")
         except (OSError, ValueError) as error:
-            raise LoaderError(f"cannot renew the settings in {write}: {error}") from error
-        note(f"renewed the settings in {write}")
+            raise LoaderError(f"cannot renew the references in {write}: {error}") from error
+        note(f"renewed the references in {write}")
         return
     if markdown:
         print(reference.markdown(), end="")

@@ -1,11 +1,16 @@
-"""The text that Prometheus reads (https://prometheus.io/docs/instrumenting/exposition_formats/, version 0.0.4).
-
-Written here rather than by prometheus_client, whose objects for 500 tables cost 0.13 s of CPU at each scrape."""
+"""The text that Prometheus reads (https://prometheus.io/docs/instrumenting/exposition_formats/, version 0.0.4)."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
 from typing import Any
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.metrics_core import Metric as Family
+from prometheus_client.registry import Collector
+from prometheus_client.utils import floatToGoString
 
 from loader.observe.declaration import METRICS, Metric
 from loader.observe.store import Snapshot
@@ -15,50 +20,41 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 def render(snapshot: Snapshot) -> bytes:
     """Every declared metric, in the order of the declarations."""
-    lines: list[str] = []
-    for metric in METRICS:
-        lines.append(f"# HELP {metric.name} {_help(metric.help)}")
-        lines.append(f"# TYPE {metric.name} {metric.kind}")
-        rows = snapshot.get(metric.name, [])
-        if metric.kind == "histogram":
-            _histogram(lines, metric, rows)
-            continue
-        if not rows and not metric.labels:
-            rows = [[[], 0.0]]  # a counter that is there from the start shows its first increase to rate()
-        lines += [f"{metric.name}{_braces(_pairs(metric, labels))} {_number(value)}" for labels, value in rows]
-    lines.append("")
-    return "\n".join(lines).encode("utf-8", "replace")
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Collector(snapshot))
+    return generate_latest(registry)
 
 
-def _histogram(lines: list[str], metric: Metric, rows: Sequence[list[Any]]) -> None:
-    name = metric.name
-    bounds = [f'le="{bound:g}"' for bound in metric.buckets] + ['le="+Inf"']
-    for labels, (*counts, total) in rows:
-        pairs = _pairs(metric, labels)
-        start = f"{name}_bucket{{{pairs},"[: None if pairs else -1]
-        seen = 0
-        for bound, count in zip(bounds, counts, strict=True):
-            seen += count
-            lines.append(f"{start}{bound}}} {seen}")
-        lines.append(f"{name}_sum{_braces(pairs)} {_number(total)}")
-        lines.append(f"{name}_count{_braces(pairs)} {seen}")
+class _Collector(Collector):
+    """A snapshot as prometheus_client sees it: values are merged from several processes before."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+
+    def describe(self) -> list[Family]:
+        return []
+
+    def collect(self) -> Iterator[Family]:
+        for metric in METRICS:
+            yield _family(metric, self._snapshot.get(metric.name, []))
 
 
-def _pairs(metric: Metric, labels: Sequence[str]) -> str:
-    return ",".join(f'{name}="{_label(value)}"' for name, value in zip(metric.labels, labels, strict=True))
+def _family(metric: Metric, rows: Sequence[list[Any]]) -> Family:
+    if metric.kind == "histogram":
+        histogram = HistogramMetricFamily(metric.name, metric.help, labels=metric.labels)
+        bounds = [*map(floatToGoString, metric.buckets), "+Inf"]
+        for labels, (*counts, total) in rows:
+            histogram.add_metric(_text(labels), list(zip(bounds, accumulate(counts), strict=True)), total)
+        return histogram
+    if not rows and not metric.labels:
+        rows = [[[], 0.0]]  # a counter that is there from the start shows its first increase to rate()
+    kind = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
+    family = kind(metric.name, metric.help, labels=metric.labels)
+    for labels, value in rows:
+        family.add_metric(_text(labels), value)
+    return family
 
 
-def _braces(pairs: str) -> str:
-    return f"{{{pairs}}}" if pairs else ""
-
-
-def _label(value: str) -> str:
-    return value.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
-
-
-def _help(text: str) -> str:
-    return text.replace("\\", r"\\").replace("\n", r"\n")
-
-
-def _number(value: float) -> str:
-    return str(int(value)) if value == int(value) and abs(value) < 2**53 else repr(value)
+def _text(labels: Sequence[str]) -> list[str]:
+    """Labels that can be written: a lone surrogate in a table's name must not cost all metrics."""
+    return [label.encode("utf-8", "replace").decode() for label in labels]

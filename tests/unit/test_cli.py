@@ -108,3 +108,10 @@ def test_a_document_is_printed_whatever_it_holds(capsysbinary):
     print_json({"big": 2**70, "lone": "\ud800", "path": Path("x")})
     document = json.loads(capsysbinary.readouterr().out)
     assert document == {"big": 2**70, "lone": "\ud800", "path": "x"}
+
+
+def test_the_readme_lists_every_metric() -> None:
+    from loader.observe import reference as metrics
+
+    text = README.read_text(encoding="utf-8")
+    assert metrics.renew(text) == text, "run: loader settings --write README.md"

@@ -158,6 +158,6 @@ def test_health_and_readiness_say_why() -> None:
 def test_metrics_are_in_prometheus_format_and_the_index_names_all() -> None:
     response = ask(FakeSubject(), "/metrics")
     assert response.content_type == "text/plain; version=0.0.4; charset=utf-8"
-    assert b"\nloader_messages_held 7\n" in response.body
+    assert b"\nloader_messages_held 7.0\n" in response.body
     index = ask(FakeSubject(), "/").body.decode()
     assert all(path in index for path in endpoints(FakeSubject()))

@@ -58,8 +58,8 @@ def test_a_prometheus_reader_finds_ages_and_events_of_each_table() -> None:
     age = "loader_publish_to_commit_age_seconds"
     assert sample(snapshot, "loader_events_loaded_total", table="orders") == 2
     assert sample(snapshot, f"{age}_bucket", table="orders", le="2.5") == 0
-    assert sample(snapshot, f"{age}_bucket", table="orders", le="5") == 1
-    assert sample(snapshot, f"{age}_bucket", table="orders", le="3600") == 2
+    assert sample(snapshot, f"{age}_bucket", table="orders", le="5.0") == 1
+    assert sample(snapshot, f"{age}_bucket", table="orders", le="3600.0") == 2
     assert sample(snapshot, f"{age}_bucket", table="orders", le="+Inf") == 2
     assert sample(snapshot, f"{age}_sum", table="orders") == 3603
     assert sample(snapshot, f"{age}_count", table="clicks") == 1
