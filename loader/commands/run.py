@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from typing import Annotated
 
 import typer
@@ -44,4 +46,9 @@ def run(
         from loader.pull.creation import create_on_emulator
 
         create_on_emulator(subscription)
-    raise typer.Exit(serve(settings))
+    code = serve(settings)
+    # All is flushed and closed. Taking down an interpreter with gRPC in it can take seconds on a busy machine, and a
+    # spot machine that is preempted has none to spare.
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)

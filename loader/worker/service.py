@@ -12,20 +12,14 @@ from collections.abc import Iterator
 from loader import __version__
 from loader.database.connection import Database
 from loader.database.conninfo import parse_conninfo
-from loader.dead_letter.export import make_export_thread
 from loader.logs import configure
 from loader.observe.endpoints import Subject, endpoints
-from loader.observe.endpoints import Worker as Process
 from loader.observe.health import Health
 from loader.observe.http import HttpServer
-from loader.observe.metrics import LoaderMetrics
-from loader.pull.channel import open_channel
 from loader.settings.declaration import Settings
-from loader.worker.assembly import Parts, build_puller, build_worker
 from loader.worker.control import Control
 from loader.worker.signals import StopSignals, ignore_stop_signals
 from loader.worker.supervisor import Supervisor
-from loader.worker.telemetry import Telemetry
 
 log = logging.getLogger(__name__)
 
@@ -66,6 +60,14 @@ def _cpus() -> int:
 
 
 def _work(settings: Settings, database: Database, control: Control | None, token: str) -> None:
+    # Imported here: a supervisor does without dlt and gRPC, and so without half of their memory.
+    from loader.dead_letter.export import make_export_thread
+    from loader.observe.endpoints import Worker as Process
+    from loader.observe.metrics import LoaderMetrics
+    from loader.pull.channel import open_channel
+    from loader.worker.assembly import Parts, build_puller, build_worker
+    from loader.worker.telemetry import Telemetry
+
     puller = build_puller(settings)
     metrics = LoaderMetrics()
     health = Health(metrics)
