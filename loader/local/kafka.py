@@ -37,7 +37,9 @@ def _library() -> Any:
     try:
         import confluent_kafka
     except ImportError as error:
-        raise LoaderError("The Kafka broker needs confluent-kafka: pip install 'pubsub-postgres-loader[bridge]'") from error
+        raise LoaderError(
+            "The Kafka broker needs confluent-kafka: pip install 'pubsub-postgres-loader[bridge]'"
+        ) from error
     folder = os.path.dirname(confluent_kafka.__file__)
     found = [path for pattern in _PATTERNS for path in sorted(glob.glob(os.path.join(folder, pattern)))]
     try:

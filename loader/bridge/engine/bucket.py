@@ -53,17 +53,19 @@ class Share:
 class Bucket:
     """Positions, and a share for each pipeline."""
 
-    __slots__ = ("positions", "shares", "tokens")
+    __slots__ = ("adopted", "positions", "shares", "tokens")
 
     def __init__(self) -> None:
         self.positions: dict[Any, int] = {}
         self.shares: dict[str, Share] = {}
+        self.adopted: list[tuple[str, Share]] = []
+        """Shares of another ledger that is no more (a pipeline came back)."""
         self.tokens: list[Any] = []
         """What a source without positions needs to confirm its messages (Pub/Sub)."""
 
     @property
     def done(self) -> bool:
-        return all(share.done for share in self.shares.values())
+        return all(share.done for share in self.shares.values()) and all(share.done for _, share in self.adopted)
 
     def share(self, pipeline: str) -> Share:
         """The pipeline's part, made when it is first asked for."""
@@ -145,4 +147,11 @@ class Ledger:
             share = mine.shares.pop(pipeline, None)
             if share is not None:
                 its.shares[pipeline] = share
+            its.adopted = [each for each in mine.adopted if each[0] == pipeline]
+            mine.adopted = [each for each in mine.adopted if each[0] != pipeline]
         return other
+
+    def adopt(self, other: Ledger) -> None:
+        """Wait for what another ledger's pipeline was given, too. Its positions are dropped."""
+        for bucket in (other.closed, other.open):
+            self.open.adopted += [*bucket.shares.items(), *bucket.adopted]

@@ -123,9 +123,7 @@ class Flow:
     def room(self) -> bool:
         """Whether it may be given more."""
         return (
-            self.in_flight < self._limits.messages
-            and self.in_flight_bytes < self._limits.bytes
-            and self.halted is None
+            self.in_flight < self._limits.messages and self.in_flight_bytes < self._limits.bytes and self.halted is None
         )
 
     @property
@@ -144,7 +142,7 @@ class Flow:
         return sum(sink.backoff_seconds for sink in self._sinks.values())
 
     def take(self, frames: list[Frame], share: Share, size: int, skipped: int = 0) -> None:
-        """Queue frames that are this pipeline's own, of `size` bytes. They count as unconfirmed in `share` from here."""
+        """Queue frames of this pipeline's own, `size` bytes in all. In `share` they count as unconfirmed from here."""
         if frames:
             share.give(len(frames))
         with self._lock:
@@ -158,9 +156,12 @@ class Flow:
     def until_settled(self, deadline: float) -> bool:
         """Wait until nothing is in flight, at most until `deadline` (time.monotonic)."""
         with self._settled:
-            return self._settled.wait_for(
-                lambda: self.in_flight <= 0 or self.halted is not None, max(0.0, deadline - time.monotonic())
-            ) and self.in_flight <= 0
+            return (
+                self._settled.wait_for(
+                    lambda: self.in_flight <= 0 or self.halted is not None, max(0.0, deadline - time.monotonic())
+                )
+                and self.in_flight <= 0
+            )
 
     def close(self, deadline: float) -> bool:
         """Finish what is in flight, at most until `deadline` (time.monotonic), and end. False when some is left."""

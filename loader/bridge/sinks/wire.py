@@ -71,7 +71,7 @@ def header_attributes(headers: Headers, taken: Iterable[str], drop_long: bool = 
     UTF-8 becomes base64 under `name.base64`; null becomes the empty text; an empty name `_`; names that Pub/Sub keeps
     for itself (`goog…`) get `kafka.` in front. `taken` names attributes that the bridge sets itself.
 
-    Raises Unsendable beyond 100 attributes, names of 256 bytes, values of 1,024; with `drop_long` those are left out."""
+    Raises Unsendable beyond 100 attributes, names of 256 bytes, values of 1,024; `drop_long` leaves them out."""
     used = set(taken)
     parts: list[bytes] = []
     for name, value in headers:
@@ -89,9 +89,7 @@ def header_attributes(headers: Headers, taken: Iterable[str], drop_long: bool = 
                 number += 1
             name = f"{name}.{number}"
         key = name.encode("utf-8", "replace")
-        if drop_long and (
-            len(key) > MOST_KEY_BYTES or len(value) > MOST_VALUE_BYTES or len(used) >= MOST_ATTRIBUTES
-        ):
+        if drop_long and (len(key) > MOST_KEY_BYTES or len(value) > MOST_VALUE_BYTES or len(used) >= MOST_ATTRIBUTES):
             continue
         used.add(name)
         if len(key) > MOST_KEY_BYTES:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
@@ -105,6 +105,12 @@ class KafkaFrame(Frame):
         frame._changed, frame.sinks, frame.index = self._changed, self.sinks, self.index
         return frame
 
+    def reformat(self, format: Format) -> Frame:
+        if format is not self._format:
+            self._format = format
+            self._payload = None
+        return self
+
     def value(self, format: Format | None = None) -> bytes | None:
         if self._changed is None and (format is None or format is self._format):
             return self._value
@@ -136,6 +142,8 @@ class KafkaSource:
         self._format = format
         self._epoch = epoch
         self._tombstones = tombstones
+        self.metadata = ""
+        """Kept beside each committed position."""
         self._member = member
         self._handover: Handover | None = None
         self._consumer: Any = None
@@ -238,9 +246,12 @@ class KafkaSource:
         """Go on from here in partitions that are assigned."""
         for (topic, number), position in positions.items():
             self._consumer.seek(TopicPartition(topic, number, position))
+            self._positions[topic, number] = position
 
     def assign(self, positions: Mapping[Partition, int]) -> None:
         """Take partitions without being a member."""
+        if not positions:
+            return
         self._consumer.incremental_assign([TopicPartition(*each, position) for each, position in positions.items()])
         self.assigned.update(positions)
         self._positions.update(positions)
@@ -264,6 +275,7 @@ class KafkaSource:
             [TopicPartition(*key, starts[key]) if key in starts else TopicPartition(*key) for key in keys]
         )
         self.assigned.update(keys)
+        self._positions.update({key: starts[key] for key in keys if key in starts})
         if self._paused:
             self._pause_now(partitions)
 
@@ -306,7 +318,7 @@ class KafkaSource:
         # Until the broker says that it has them: a later commit covers only partitions that moved on.
         self._uncommitted = positions
         try:
-            self._consumer.commit(offsets=[TopicPartition(*key, at) for key, at in positions.items()], asynchronous=True)
+            self._consumer.commit(offsets=self._offsets(positions), asynchronous=True)
         except KafkaException as error:
             self._refused(error.args[0])
 
@@ -323,13 +335,14 @@ class KafkaSource:
         self.failures += 1
         log.info("a commit for %s was refused and is made good by a later one: %s", self.name, error.str())
 
+    def _offsets(self, positions: Mapping[Partition, int]) -> list[TopicPartition]:
+        return [TopicPartition(*key, at, self.metadata) for key, at in positions.items()]
+
     def _commit_now(self, positions: Mapping[Partition, int]) -> bool:
         if not positions:
             return True
         try:
-            self._consumer.commit(
-                offsets=[TopicPartition(*key, at) for key, at in positions.items()], asynchronous=False
-            )
+            self._consumer.commit(offsets=self._offsets(positions), asynchronous=False)
         except KafkaException as error:
             self._refused(error.args[0])
             return False
@@ -351,6 +364,15 @@ class KafkaSource:
         except KafkaException as error:
             raise LoaderError(f"Kafka does not tell the offsets of {partition}: {error.args[0].str()}") from error
         return high if reset in ("latest", "largest", "end") else low
+
+    def positions(self) -> dict[Partition, int]:
+        """Where each assigned partition is read on, as far as something was read from it or it was told."""
+        return dict(self._positions)
+
+    def know(self, positions: Mapping[Partition, int]) -> None:
+        """Where partitions start of which nothing was read yet."""
+        for key, position in positions.items():
+            self._positions.setdefault(key, position)
 
     def lag(self) -> int | None:
         """Messages between what was read and the ends that the last answers told; looked at each 5 s."""
@@ -382,6 +404,3 @@ class KafkaSource:
                 break
         self._consumer.close()
         self._consumer = None
-
-
-MakeSource = Callable[[], KafkaSource]
