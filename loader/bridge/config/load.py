@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -10,12 +11,13 @@ from loader.bridge.config import blocks as declared
 from loader.bridge.config.check import check
 from loader.bridge.config.endpoints import COMMON, GUARANTEED, KINDS
 from loader.bridge.config.expand import expand_mirror, expand_replicate
-from loader.bridge.config.finding import Finding, Findings, allowed
+from loader.bridge.config.finding import Finding, Findings, InvalidConfiguration, allowed
 from loader.bridge.config.hcl import parse, read_file
 from loader.bridge.config.model import Configuration, Criticality, Endpoint, Lookup, Pipeline, StageSpec, TestBlock
 from loader.bridge.config.options import read_options
-from loader.bridge.config.reference import Reference
+from loader.bridge.config.reference import Reference, unset
 from loader.bridge.config.tree import Block
+from loader.bridge.formats.registry import make_format
 from loader.bridge.stages.registry import kinds
 from loader.errors import ConfigurationError
 
@@ -40,13 +42,27 @@ def parse_configuration(text: str, file: str = "bridge.hcl", environ: Mapping[st
 
 
 def examine(path: str | Path, environ: Mapping[str, str] | None = None) -> list[Finding]:
-    """Every error and warning of the file, those of its syntax included, in the order of the file."""
-    from loader.bridge.config.finding import InvalidConfiguration
-
+    """Every finding of the file, those of its syntax included, in the order of the file. Beyond what is looked at
+    before it is run: variables and secret files that are not there, and formats whose files cannot be used."""
+    environ = os.environ if environ is None else environ
     try:
-        _, findings = read_configuration(read_file(path), str(path), environ)
+        configuration, findings = read_configuration(read_file(path), str(path), environ)
     except InvalidConfiguration as error:
         return error.findings
+    owners: list[Any] = [*configuration.endpoints.values(), *configuration.lookups.values()]
+    owners += configuration.pipelines.values()
+    told = set()
+    for owner in owners:
+        for reference in unset([owner.options, getattr(owner, "format_options", {})], environ):
+            if reference not in told:
+                told.add(reference)
+                findings.warn(reference.place, f"{reference} cannot be resolved here")
+    for pipeline in configuration.pipelines.values():
+        if not findings.failed and not unset(pipeline.format_options, environ):
+            try:
+                make_format(pipeline.format, pipeline.format_options)
+            except ConfigurationError as error:
+                findings.error(pipeline.place, str(error))
     return sorted(findings.all, key=lambda finding: (finding.place.line, finding.place.column))
 
 
@@ -54,8 +70,6 @@ def read_configuration(
     root: Block, file: str, environ: Mapping[str, str] | None = None
 ) -> tuple[Configuration, Findings]:
     """The configuration as far as it could be read, and what is wrong with it."""
-    import os
-
     reader = _Reader(root, os.environ if environ is None else environ)
     configuration = reader.read(file)
     check(configuration, reader.findings)

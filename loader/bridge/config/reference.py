@@ -23,7 +23,7 @@ class Variable:
 
     def __str__(self) -> str:
         if not self.secret:
-            return f'env("{self.target}")'
+            return f'env("{self.target}")' if self.default is None else f'env("{self.target}", "{self.default}")'
         return f'secret("{self.kind}:{self.target}")'
 
 
