@@ -193,6 +193,12 @@ class Frame:
         frame._changed = self._changed
         return frame
 
+    def reformat(self, format: Format) -> Frame:
+        """This frame, its payload read by another format. For the engine, before any stage has seen it."""
+        if format is not self.payload.format:
+            self.payload = Payload(self.payload.value, format)
+        return self
+
     def value(self) -> bytes | None:
         """The bytes to send: those that came, unless a stage changed a field or converted the payload.
 

@@ -118,7 +118,7 @@ class Apart:
         if batch.positions:
             share = self.ledger.share(self.flow.name)
             frames = [frame.reformat(self.flow.format) for frame in batch.frames]
-            self.flow.take(frames, share, batch.size, batch.skipped)
+            self.flow.take(frames, share, batch.size, batch.skipped, batch.tombstones)
             self.ledger.read(batch.positions)
 
     def _settle(self) -> float:

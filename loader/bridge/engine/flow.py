@@ -90,6 +90,8 @@ class Flow:
         self.halted: str | None = None
         """Why the pipeline stands still until somebody helps."""
         self.trouble_in_stage: str | None = None
+        self.tombstones = True
+        """Whether messages without a value are taken."""
         self._stages = list(stages)
         self._limits = limits
         self._on_refusal = on_refusal
@@ -141,8 +143,12 @@ class Flow:
         """Seconds spent waiting after failures."""
         return sum(sink.backoff_seconds for sink in self._sinks.values())
 
-    def take(self, frames: list[Frame], share: Share, size: int, skipped: int = 0) -> None:
+    def take(self, frames: list[Frame], share: Share, size: int, skipped: int = 0, tombstones: int = 0) -> None:
         """Queue frames of this pipeline's own, `size` bytes in all. In `share` they count as unconfirmed from here."""
+        if tombstones and not self.tombstones:
+            before = len(frames)
+            frames = [frame for frame in frames if frame.value() is not None]
+            skipped += before - len(frames)
         if frames:
             share.give(len(frames))
         with self._lock:
@@ -344,6 +350,9 @@ class CountedFormat:
         if flow is not None:
             flow.counts.decodes += 1
         return self._format.decode(value)
+
+    def decode_exactly(self, value: bytes, fields: object) -> object:
+        return self._format.decode_exactly(value, fields)
 
     def encode(self, fields: object) -> bytes:
         flow = _current.flow

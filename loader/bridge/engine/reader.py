@@ -202,7 +202,7 @@ class Reader:
                 every = len(mine) or 1
                 mine = self._unskipped(mine, skip)
                 size = size * len(mine) // every
-            flow.take(mine, self._ledger.share(flow.name), size, batch.skipped)
+            flow.take(mine, self._ledger.share(flow.name), size, batch.skipped, batch.tombstones)
         positions = batch.positions
         if self._floors:
             # After a step back: what was committed once is not taken back.

@@ -17,7 +17,7 @@ from loader.bridge.frame import Frame, Undecodable
 from loader.bridge.identity import suffix
 from loader.bridge.sinks import wire
 from loader.bridge.sinks.dispatch import DELIVERED, Collector, Dispatcher, Outcome, Request
-from loader.bridge.sinks.sink import Delivery
+from loader.bridge.sinks.sink import Delivery, identity_of
 
 MOST_MESSAGES = 1_000
 MOST_BYTES = 10_000_000
@@ -124,9 +124,7 @@ class PubsubSink:
     def _encode(self, frame: Frame) -> bytes:
         """A PubsubMessage without its own tag and length. Raises Unsendable, Undecodable."""
         data = frame.value()
-        identity = b"%b%d%b" % (frame.source.prefix, frame.offset, self._end)
-        if frame.index:
-            identity += suffix(None, frame.index).encode()
+        identity = identity_of(frame, self._end)
         headers = frame.headers if self._headers else None
         rest = wire.header_attributes(headers, _OWN, self._drop_long_headers) if headers else b""
         if data is None:

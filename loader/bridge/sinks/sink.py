@@ -7,6 +7,7 @@ from typing import Protocol
 
 from loader.bridge.engine.bucket import Share
 from loader.bridge.frame import Frame
+from loader.bridge.identity import suffix
 
 
 class Origin:
@@ -55,3 +56,15 @@ class Sink(Protocol):
 
     def close(self, deadline: float) -> bool:
         """Flush, wait until everything is settled or `deadline` (time.monotonic), let go. False when some is not."""
+
+
+def identity_of(frame: Frame, end: bytes) -> bytes:
+    """The frame's `event_id`; `end` is the pipeline's part (see loader/bridge/identity.py).
+
+    A frame without an offset has an origin that names the message itself (Pub/Sub)."""
+    name: bytes = frame.source.prefix
+    if frame.offset >= 0:
+        name = b"%b%d" % (name, frame.offset)
+    if frame.index:
+        return name + end + suffix(None, frame.index).encode()
+    return name + end

@@ -44,8 +44,9 @@ class KafkaFrame(Frame):
         self.source = origin
         self.offset = offset
         self._headers = self._key = self._time = _UNSET
-        self._payload = None
+        self._payload: Payload | None = None
         self._changed = None
+        self.format = None
         self.sinks = None
         self.index = ()
 
@@ -102,7 +103,7 @@ class KafkaFrame(Frame):
         frame = KafkaFrame(self._message, self._value, self.source, self.offset, self._format)
         frame._headers, frame._key, frame._time = self._headers, self._key, self._time
         frame._payload = self.payload  # made now, so that the copies share what is decoded
-        frame._changed, frame.sinks, frame.index = self._changed, self.sinks, self.index
+        frame._changed, frame.sinks, frame.index, frame.format = self._changed, self.sinks, self.index, self.format
         return frame
 
     def reformat(self, format: Format) -> Frame:
@@ -111,10 +112,10 @@ class KafkaFrame(Frame):
             self._payload = None
         return self
 
-    def value(self, format: Format | None = None) -> bytes | None:
-        if self._changed is None and (format is None or format is self._format):
+    def value(self) -> bytes | None:
+        if self._changed is None and self.format is None:
             return self._value
-        return super().value(format)
+        return super().value()
 
 
 class KafkaSource:
@@ -203,6 +204,7 @@ class KafkaSource:
                 if not self._tombstones:
                     batch.skipped += 1
                     continue
+                batch.tombstones += 1
             else:
                 size += len(value)
             origin = origins.get(number)
@@ -398,7 +400,7 @@ class KafkaSource:
         while self._uncommitted and time.monotonic() < deadline - 0.5 and self.assigned:
             before = self.failures
             # Only to serve the commit's answer: what is fetched meanwhile is dropped unconfirmed.
-            self._paused or self.pause(True)
+            self.pause(True)
             self._consumer.consume(1, 0.1)
             if self.failures > before:
                 break

@@ -88,3 +88,18 @@ def producer_settings(brokers: str, properties: Mapping[str, Any], place: str = 
 
 def _plain(value: Any) -> Any:
     return ("true" if value else "false") if isinstance(value, bool) else value
+
+
+def connection(options: Mapping[str, Any]) -> dict[str, Any]:
+    """librdkafka's properties of an endpoint: its security, and `properties` as they stand."""
+    found: dict[str, Any] = {}
+    login = options.get("username")
+    if options.get("tls") or login:
+        found["security.protocol"] = ("SASL_" if login else "") + ("SSL" if options.get("tls") else "PLAINTEXT")
+    if options.get("ca_file"):
+        found["ssl.ca.location"] = options["ca_file"]
+    if login:
+        found["sasl.username"] = login
+        found["sasl.password"] = options.get("password") or ""
+        found["sasl.mechanism"] = options.get("mechanism", "SCRAM-SHA-512")
+    return {**found, **(options.get("properties") or {})}

@@ -23,6 +23,8 @@ class Batch:
     """Bytes that the frames hold in memory, about."""
     skipped: int = 0
     """Tombstones left out, counted."""
+    tombstones: int = 0
+    """Tombstones among the frames."""
     full: bool = False
     """There is more to be had at once: what is collected need not be sent yet."""
     ended: bool = False

@@ -1,0 +1,236 @@
+"""Runs what a file says for this instance: starts, reloads on SIGHUP, and stops in order on SIGTERM and SIGINT."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+from loader.bridge.config.instance import Instance
+from loader.bridge.config.model import Configuration
+from loader.bridge.config.plan import Consumer, make_plan
+from loader.bridge.config.reference import Reference
+from loader.bridge.engine.build import Running, build
+from loader.bridge.engine.serve import Server
+from loader.bridge.engine.timer import Timer
+from loader.bridge.identity import shared_targets, target
+from loader.bridge.lookups.lookups import Lookups
+from loader.errors import LoaderError
+from loader.logs import configure
+from loader.settings.declaration import Settings
+from loader.settings.environment import load_settings
+
+log = logging.getLogger("loader.bridge")
+
+TICK_SECONDS = 0.2
+
+
+class Engine:
+    """Consumers that run, by group. `start`, `apply` and `stop` are for one thread."""
+
+    def __init__(self, instance: Instance) -> None:
+        self._instance = instance
+        self._timer = Timer()
+        self._configuration: Configuration | None = None
+        self._lookups: Lookups | None = None
+        self.running: dict[str, Running] = {}
+
+    @property
+    def lookup_ages(self) -> Mapping[str, float]:
+        """Ages of lookups by name."""
+        return self._lookups.ages() if self._lookups is not None else {}
+
+    def apply(self, configuration: Configuration, shutdown_seconds: float) -> None:
+        """Run this configuration: consumers that it leaves as they are go on, the others end, and new ones start.
+
+        Raises LoaderError when it cannot be run; then what ran before goes on unharmed."""
+        plan = make_plan(configuration, self._instance)
+        wanted = {consumer.group: consumer for consumer in plan.consumers}
+        old = self._configuration
+        same = {
+            group
+            for group, running in self.running.items()
+            if group in wanted and old is not None and _alike(old, running.consumer, configuration, wanted[group])
+        }
+        keep_lookups = self._lookups is not None and old is not None and old.lookups == configuration.lookups
+        lookups = self._lookups
+        if not keep_lookups or lookups is None:
+            lookups = Lookups(configuration.lookups.values())
+        # Stages hold on to their lookups: with other lookups everything that uses any is another.
+        if not keep_lookups:
+            same = {group for group in same if not any(each.stages for each in wanted[group].pipelines)}
+        # The new ones are made first: what cannot be made must not end what runs.
+        fresh = {
+            group: build(configuration, consumer, lookups.state, self._timer)
+            for group, consumer in wanted.items()
+            if group not in same
+        }
+        if not keep_lookups:
+            lookups.start()
+        previous, self._lookups = self._lookups, lookups
+        ending = [running for group, running in self.running.items() if group not in same]
+        _stop(ending, shutdown_seconds)
+        if previous is not None and previous is not lookups:
+            previous.stop()
+        self.running = {group: fresh[group] if group in fresh else self.running[group] for group in wanted}
+        for running in fresh.values():
+            running.start()
+        self._configuration = configuration
+        for name, why in plan.left.items():
+            log.info("the pipeline %s does not run here: %s", name, why)
+        log.info(
+            "running %d pipelines by %d consumers in %s/%s, %d of them as before",
+            len(plan.pipelines()),
+            len(wanted),
+            self._instance.region,
+            self._instance.environment,
+            len(same),
+        )
+
+    @property
+    def ended(self) -> bool:
+        """Every source came to its end (files do)."""
+        return bool(self.running) and all(each.reader.ended.is_set() for each in self.running.values())
+
+    def stop(self, seconds: float) -> bool:
+        """Deliver and commit what is in flight, within about `seconds`. False when something was left."""
+        done = _stop(list(self.running.values()), seconds)
+        if self._lookups is not None:
+            self._lookups.stop()
+        self._timer.close()
+        self.running = {}
+        return done
+
+
+def _stop(ending: list[Running], seconds: float) -> bool:
+    deadline = time.monotonic() + seconds
+    done = True
+    for running in ending:
+        running.reader.stop(deadline - min(2.0, seconds / 5))
+    for running in ending:
+        done = running.reader.join(deadline) and done
+    for running in ending:
+        for flow in running.flows:
+            done = flow.close(deadline) and done
+    return done
+
+
+def _alike(old: Configuration, before: Consumer, new: Configuration, after: Consumer) -> bool:
+    """The consumer and all that its pipelines use say the same, wherever in the file they stand now."""
+    return _said(old, before) == _said(new, after)
+
+
+def _said(configuration: Configuration, consumer: Consumer) -> Any:
+    shared = shared_targets(configuration.pipelines.values(), configuration.endpoints)
+    ends = {pipeline.source for pipeline in consumer.pipelines}
+    for pipeline in consumer.pipelines:
+        ends.update(pipeline.sinks)
+        if pipeline.dead_letter is not None:
+            ends.add(pipeline.dead_letter)
+    return (
+        consumer.start,
+        [_without_place(pipeline) for pipeline in consumer.pipelines],
+        {name: (_without_place(configuration.endpoints[name]), target(configuration.endpoints[name]) in shared) for name in sorted(ends)},
+    )
+
+
+def _without_place(value: Any) -> Any:
+        if isinstance(value, Reference):
+        return value  # equal wherever it stands
+    if is_dataclass(value) and not isinstance(value, type):
+        return {each.name: _without_place(getattr(value, each.name)) for each in fields(value) if each.name != "place"}
+    if isinstance(value, Mapping):
+        return {name: _without_place(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without_place(each) for each in value]
+    return value
+
+
+def run(configuration: Configuration, instance: Instance, *, reload: Callable[[], Configuration]) -> int:
+    """Run until SIGTERM or SIGINT, or until every source has ended; returns the exit code. `reload` reads the file
+    again; it raises LoaderError for a bad one. Raises LoaderError when it cannot start."""
+    settings, _ = load_settings(None, os.environ)
+    token = settings.http_token.get_secret_value() if settings.http_token is not None else None
+    close_logs = configure(settings.log_level, settings.log_to, secrets=[token or "", *_secrets(configuration)])
+    try:
+        return _run(configuration, instance, reload, settings, token)
+    finally:
+        close_logs()
+
+
+def _secrets(configuration: Configuration) -> list[str]:
+    """Values that no line of the log may hold. Raises ConfigurationError for one that is not there."""
+    found: list[str] = []
+
+    def look(value: Any) -> None:
+        if isinstance(value, Reference):
+            if value.secret:
+                found.append(value.resolve(os.environ))
+        elif isinstance(value, Mapping):
+            for each in value.values():
+                look(each)
+        elif isinstance(value, list | tuple):
+            for each in value:
+                look(each)
+
+    for block in (*configuration.endpoints.values(), *configuration.lookups.values()):
+        look(block.options)
+    return found
+
+
+def _run(
+    configuration: Configuration,
+    instance: Instance,
+    reload: Callable[[], Configuration],
+    settings: Settings,
+    token: str | None,
+) -> int:
+    stop, again = threading.Event(), threading.Event()
+    wake = threading.Event()
+
+    def on_stop(*_: Any) -> None:
+        stop.set()
+        wake.set()
+
+    def on_reload(*_: Any) -> None:
+        again.set()
+        wake.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, on_stop)
+    signal.signal(signal.SIGHUP, on_reload)
+    engine = Engine(instance)
+    server = Server(engine, settings.http_host, settings.http_port, token)
+    engine.apply(configuration, settings.shutdown_seconds)
+    # Frames make no cycles; looking for them costs up to 40 % where thousands live at a time.
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(100_000, 50, 100)
+    server.start()
+    try:
+        while not stop.is_set() and not engine.ended:
+            server.beat()
+            wake.wait(TICK_SECONDS)
+            wake.clear()
+            if again.is_set() and not stop.is_set():
+                again.clear()
+                _reload(engine, reload, settings.shutdown_seconds)
+    finally:
+        log.info("stopping")
+        done = engine.stop(settings.shutdown_seconds)
+        server.close()
+    log.info("stopped" if done else "stopped; what was not delivered will be by whoever takes over")
+    return 0
+
+
+def _reload(engine: Engine, reload: Callable[[], Configuration], seconds: float) -> None:
+    try:
+        engine.apply(reload(), seconds)
+    except LoaderError as error:
+        log.error("the file is refused and the one before goes on: %s", error)
