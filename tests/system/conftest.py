@@ -19,6 +19,8 @@ import subprocess
 import sys
 import threading
 import time
+import urllib.error
+import urllib.request
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -311,6 +313,25 @@ class Worker:
         [kilobytes] = [line.split()[1] for line in status.splitlines() if line.startswith(f"{name}:")]
         return int(kilobytes) * 1024
 
+    def remotes(self) -> set[tuple[str, int]]:
+        """Remote ends of the process' open TCP and UDP sockets over IPv4; anything over IPv6 by its raw text."""
+        inodes = set()
+        for link in Path(f"/proc/{self.pid}/fd").iterdir():
+            with contextlib.suppress(FileNotFoundError):  # closed meanwhile
+                inodes.add(os.readlink(link))
+        found = set()
+        for kind in ("tcp", "udp", "tcp6", "udp6"):
+            for line in Path(f"/proc/{self.pid}/net/{kind}").read_text().splitlines()[1:]:
+                fields = line.split()
+                host, _, port = fields[2].partition(":")
+                if f"socket:[{fields[9]}]" not in inodes or int(port, 16) == 0:
+                    continue
+                raw = bytes.fromhex(host)[::-1]
+                if len(raw) == 16 and raw[4:8] == b"\xff\xff\x00\x00"[::-1]:
+                    raw = raw[:4]
+                found.add((".".join(map(str, raw)), int(port, 16)))
+        return found
+
     def cpu(self) -> float:
         """CPU seconds spent so far. Linux only."""
         fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
@@ -464,6 +485,21 @@ def command(topic: Topic, database: Database) -> Callable[..., tuple[int, str]]:
         return answer.returncode, answer.stdout + answer.stderr
 
     return run
+
+
+@pytest.fixture
+def http() -> Callable[[int, str], tuple[int, str]]:
+    """Status and body of a path on a port of this machine."""
+
+    def get(port: int, path: str) -> tuple[int, str]:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, error.read().decode()
+
+    return get
 
 
 @pytest.fixture(name="until")

@@ -4,27 +4,10 @@ from __future__ import annotations
 
 import itertools
 import threading
-import urllib.error
-import urllib.request
 
 import pytest
 
 from loader.local.ports import free_port
-
-
-@pytest.fixture
-def http():
-    """Status and body of a path."""
-
-    def get(port, path):
-        try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as answer:
-                return answer.status, answer.read().decode()
-        except urllib.error.HTTPError as error:
-            with error:
-                return error.code, error.read().decode()
-
-    return get
 
 
 @pytest.fixture

@@ -8,7 +8,8 @@ import signal
 import pytest
 
 BUDGET = 4
-MARGIN = 1.5
+MARGIN = 4
+"""For the interpreter's own end on a machine that does other things as well."""
 
 
 def _stops_in_time(worker, number=signal.SIGTERM, budget=BUDGET):
