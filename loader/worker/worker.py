@@ -272,7 +272,8 @@ class Worker:
             work()
         except BaseException as error:
             self._fatal = error
-            log.exception("thread %s failed", threading.current_thread().name)
+            if not isinstance(error, LoaderError):  # that is the one line that the command ends with
+                log.exception("thread %s failed", threading.current_thread().name)
 
     def _drain(self, loading: threading.Thread, learning: threading.Thread) -> None:
         """Stop pulling; load what was bundled and learned already; ack that; nack the rest so that others take over."""
