@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -43,7 +43,7 @@ class _Context:
 
     def __init__(self, pipeline: Pipeline, lookup: Lookup) -> None:
         self.pipeline = pipeline.name
-        self.sinks = pipeline.sinks
+        self.sinks: Sequence[str] = pipeline.sinks
         self.lookup = lookup
         self.flow: Flow | None = None
 

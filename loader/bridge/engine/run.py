@@ -136,12 +136,15 @@ def _said(configuration: Configuration, consumer: Consumer) -> Any:
     return (
         consumer.start,
         [_without_place(pipeline) for pipeline in consumer.pipelines],
-        {name: (_without_place(configuration.endpoints[name]), target(configuration.endpoints[name]) in shared) for name in sorted(ends)},
+        [
+            (_without_place(each), target(each) in shared)
+            for each in (configuration.endpoints[name] for name in sorted(ends))
+        ],
     )
 
 
 def _without_place(value: Any) -> Any:
-        if isinstance(value, Reference):
+    if isinstance(value, Reference):
         return value  # equal wherever it stands
     if is_dataclass(value) and not isinstance(value, type):
         return {each.name: _without_place(getattr(value, each.name)) for each in fields(value) if each.name != "place"}
@@ -179,8 +182,10 @@ def _secrets(configuration: Configuration) -> list[str]:
             for each in value:
                 look(each)
 
-    for block in (*configuration.endpoints.values(), *configuration.lookups.values()):
-        look(block.options)
+    for endpoint in configuration.endpoints.values():
+        look(endpoint.options)
+    for lookup in configuration.lookups.values():
+        look(lookup.options)
     return found
 
 
