@@ -87,7 +87,8 @@ def _measure_shape(
             result["stock_dlt"] = summary(theirs)
             result["times_less_cpu_than_stock"] = round(result["stock_dlt"]["cpu_us_per_message"] / cpu, 2)
         result["share_of_ceiling"] = round(
-            result["loader"]["messages_per_second_wall"] / result["copy_of_prepared_rows"]["messages_per_second_wall"], 3
+            result["loader"]["messages_per_second_wall"] / result["copy_of_prepared_rows"]["messages_per_second_wall"],
+            3,
         )
         result["body_bytes"] = len(fresh.bodies(1)[0])
         result["steps_us_per_message"] = steps(target, lambda: fresh.messages(plan.bundle), plan.repetitions)

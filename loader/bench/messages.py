@@ -41,7 +41,11 @@ def nested(number: int, rng: random.Random) -> dict[str, Any]:
     return {
         "type": "api_call",
         "at": _instant(number, rng),
-        "caller": {"id": rng.randrange(1_000_000), "plan": rng.choice(("free", "pro")), "country": rng.choice(_COUNTRIES)},
+        "caller": {
+            "id": rng.randrange(1_000_000),
+            "plan": rng.choice(("free", "pro")),
+            "country": rng.choice(_COUNTRIES),
+        },
         "request": {
             "method": rng.choice(("GET", "POST")),
             "path": rng.choice(_PATHS),

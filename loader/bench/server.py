@@ -30,10 +30,7 @@ class Server:
 @contextmanager
 def database(url: str | None) -> Iterator[Server]:
     """A fresh database, dropped afterwards: on the server at `url`, else on an embedded one with fsync on."""
-    if url:
-        server = open_postgres(url)
-    else:
-        server = EmbeddedPostgres(durable=True, settings=_SETTINGS)
+    server = open_postgres(url) if url else EmbeddedPostgres(durable=True, settings=_SETTINGS)
     with server:
         name = f"loader_bench_{uuid.uuid4().hex[:8]}"
         with psycopg.connect(server.url, autocommit=True) as conn:

@@ -76,7 +76,9 @@ def _once(target: Target, batch: list[Message]) -> dict[str, float]:
     timed("  row id", lambda: [dlt_id(message.message_id) and None for message in batch])
     timed("  publish time", lambda: [from_micros(message.published) and None for message in batch])
     book = target.lane._current_book(target.conn)
-    fitted = timed("fit and sort", lambda: fit_events(book, events, target.parts._load_ids.next(), target.intake.source))
+    fitted = timed(
+        "fit and sort", lambda: fit_events(book, events, target.parts._load_ids.next(), target.intake.source)
+    )
     timed("  sort", lambda: fitting._sort(fitted))
     statements = Statements(target.dataset)
     conn = target.conn
@@ -93,7 +95,6 @@ def _once(target: Target, batch: list[Message]) -> dict[str, float]:
 
         timed("COPY encode and send", send)
         timed("commit", lambda: conn.execute("commit"))
-    del events, fitted
     return spent
 
 

@@ -1,5 +1,6 @@
-"""The baseline: stock dlt, one `pipeline.run` for each 5,000 messages, as the reference worker (pubsub-dlt-stream) does:
-its JSON reader, one resource a table, no telemetry."""
+"""The baseline: stock dlt, one `pipeline.run` for each 5,000 messages.
+
+As the reference worker (pubsub-dlt-stream) does it: dlt's JSON reader, one resource a table. Telemetry is off."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The loader without a subscription: a real lane that loads messages from memory, on a dataset that knows their tables."""
+"""The loader without a subscription: a real lane that loads messages from memory."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ def load(
     with database(database_url) as server:
         if profile:
             for text in run_profile(server.url, shapes[0], bundle, prefill):
-                print(text)
+                typer.echo(text)
             return
         found = run_load(server.url, server.pid, plan, note)
         command = f"loader bench load --bundle {bundle} --repetitions {repetitions} --prefill {prefill}"
@@ -110,7 +110,7 @@ def show(found: dict[str, Any]) -> None:
         rows,
         title="load: raw JSON bytes to committed rows",
     )
-    print()
+    typer.echo()
     goals = []
     for shape, result in found["shapes"].items():
         speed = result["loader"]["rows_per_second_one_core"]
@@ -123,8 +123,10 @@ def show(found: dict[str, Any]) -> None:
                 f"{result['share_of_ceiling']:.0%}",
             )
         )
-    print_table(["SHAPE", f"GOAL {GOAL_ROWS_PER_SECOND:,} ROWS/s", f"GOAL {GOAL_RATIO:g} TIMES STOCK", "OF COPY ALONE"], goals)
-    print()
+    print_table(
+        ["SHAPE", f"GOAL {GOAL_ROWS_PER_SECOND:,} ROWS/s", f"GOAL {GOAL_RATIO:g} TIMES STOCK", "OF COPY ALONE"], goals
+    )
+    typer.echo()
     names = list(next(iter(found["shapes"].values()))["steps_us_per_message"])
     print_table(
         ["STEP, CPU µs/MSG", *found["shapes"]],
@@ -133,7 +135,7 @@ def show(found: dict[str, Any]) -> None:
             for name in names
         ],
     )
-    print()
+    typer.echo()
     print_table(
         ["LEARNING: COLUMNS", "TABLES", "WHOLE SCHEMA ms", "ONE COLUMN ms"],
         [

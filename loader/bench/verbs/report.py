@@ -9,7 +9,9 @@ import typer
 
 DatabaseUrl = Annotated[
     str | None,
-    typer.Option("--database-url", metavar="URL", help="Use this Postgres (a fresh database of it) instead of our own."),
+    typer.Option(
+        "--database-url", metavar="URL", help="Use this Postgres (a fresh database of it) instead of our own."
+    ),
 ]
 Save = Annotated[bool, typer.Option("--save", help="Keep the record under --results.")]
 Results = Annotated[Path, typer.Option("--results", metavar="DIR", help="Where --save keeps records.")]
