@@ -162,12 +162,27 @@ class _Maker:
 
     def comparison(self, sign: str, left: Node, right: Node) -> Callable[[Frame], bool]:
         compare, a, b = _COMPARE[sign], self.exact(left), self.exact(right)
+        if isinstance(right, Constant) and type(right.value) in (int, float):
+            return self.comparison_with(compare, self.make(left), a, right.value)
 
         def holds(frame: Frame) -> bool:
             x, y = a(frame), b(frame)
             if type(x) is type(y) and type(x) in (int, float, str):
                 return compare(x, y)
             return is_number(x) and is_number(y) and compare(x, y)
+
+        return holds
+
+    def comparison_with(
+        self, compare: Callable[[Any, Any], bool], value: Value, exact: Value, wanted: int | float
+    ) -> Callable[[Frame], bool]:
+        def holds(frame: Frame) -> bool:
+            got = value(frame)
+            kind = type(got)
+            if kind is int or (kind is float and -LARGEST_EXACT < got < LARGEST_EXACT):
+                return compare(got, wanted)
+            got = exact(frame)
+            return is_number(got) and compare(got, wanted)
 
         return holds
 

@@ -20,13 +20,14 @@ def expand_mirror(
     Each message carries the names of the endpoints it has been to, and is sent to none of them again. So it ends
     even where several mirrors, of this file or another one, make a ring."""
     rest = dict(options)
-    ends = rest.pop("between") or ()
+    ends: tuple[str, ...] = rest.pop("between") or ()
     header = rest.pop("header")
     if len(set(ends)) != 2 or len(ends) != 2:
         if "between" in block.attributes:
             findings.error(block.attributes["between"].value_place, "between takes two different endpoints")
         return
-    for here, there in (ends, ends[::-1]):
+    first, second = ends
+    for here, there in ((first, second), (second, first)):
         trail = StageSpec("trail", {"header": header, "here": here, "there": there}, block.place)
         yield make(f"{name}.{there}", here, (there,), (trail, *stages), rest, block)
 

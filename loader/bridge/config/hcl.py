@@ -175,7 +175,7 @@ class _Walker:
 
     def joined(self, parts: list[str | Variable], tree: Tree) -> str | Reference:
         if any(isinstance(part, Variable) for part in parts):
-            return Reference(tuple(parts), self.place(tree))
+            return Reference(tuple(part for part in parts if part != ""), self.place(tree))
         return "".join(str(part) for part in parts)
 
     def unescape(self, token: Token) -> str:

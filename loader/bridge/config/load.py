@@ -180,7 +180,7 @@ class _Reader:
         if names is None or not self.unique(block, names[0], self.lookups):
             return
         kinds_there = [inner for inner in block.blocks if inner.kind in declared.LOOKUP_KINDS]
-        common = read_options(block, declared.LOOKUP, self.findings, ignore=tuple(declared.LOOKUP_KINDS))
+        common = read_options(block, declared.LOOKUP, self.findings, others=tuple(declared.LOOKUP_KINDS))
         if len(kinds_there) != 1:
             kinds_text = " or ".join(f"{kind} {{ … }}" for kind in declared.LOOKUP_KINDS)
             self.findings.error(block.place, f'lookup "{names[0]}" needs one block {kinds_text}')
@@ -199,7 +199,7 @@ class _Reader:
             return
         options_of = {"pipeline": declared.PIPELINE, "mirror": declared.MIRROR, "replicate": declared.REPLICATE}
         own = ("stage", "format") if any(inner.kind == "format" for inner in block.blocks) else ("stage",)
-        options = read_options(block, options_of[block.kind], self.findings, ignore=own)
+        options = read_options(block, options_of[block.kind], self.findings, others=own)
         stages = tuple(spec for inner in block.blocks if inner.kind == "stage" and (spec := self.stage(inner)))
         format, format_options = self.format(block, options.get("format"))
         options |= {"format": format or "json", "format_options": format_options}
@@ -266,6 +266,8 @@ class _Reader:
             if names is None:
                 return "json", {}
             kind, place = names[0], found[0].labels[0].place
+            if "format" in block.attributes:
+                self.findings.error(place, "format is set twice, as an attribute and as a block")
         else:
             kind = named if isinstance(named, str) else "json"
             place = block.attributes["format"].value_place if "format" in block.attributes else block.place

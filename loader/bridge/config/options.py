@@ -26,29 +26,29 @@ _PATH = re.compile(r"[^.\s]+(\.[^.\s]+)*")
 
 
 def read_options(
-    block: Block, options: Sequence[Option], findings: Findings, ignore: Sequence[str] = ()
+    block: Block, options: Sequence[Option], findings: Findings, others: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """Every declared option with its value or default. What is wrong goes to `findings`; names in `ignore` are
-    attributes and blocks that somebody else reads."""
+    """Every declared option with its value or default. What is wrong goes to `findings`; `others` are
+    kinds of blocks that somebody else reads."""
     declared = {option.name: option for option in options}
     values: dict[str, Any] = {}
     for name, attribute in block.attributes.items():
-        if name in ignore:
-            continue
         option = declared.get(name)
         if option is None or option.takes == "blocks":
-            hint = f"; write it as a block: {name} {{ … }}" if option else allowed(name, [*declared, *ignore])
+            hint = allowed(name, [*declared, *others])
+            if option or name in others:
+                hint = f"; write it as a block: {name} {{ … }}"
             findings.error(attribute.place, f"{_title(block)} has no attribute {name!r}{hint}")
             continue
         values[name] = read_value(attribute.value, option, attribute.value_place, findings)
     nested: dict[str, list[dict[str, Any]]] = {}
     for inner in block.blocks:
-        if inner.kind in ignore:
+        if inner.kind in others:
             continue
         option = declared.get(inner.kind)
         if option is None or option.takes != "blocks":
             hint = f"; write it as an attribute: {inner.kind} = …" if option else ""
-            names = allowed(inner.kind, [o.name for o in options if o.takes == "blocks"] + list(ignore))
+            names = allowed(inner.kind, [o.name for o in options if o.takes == "blocks"] + list(others))
             findings.error(inner.place, f"{_title(block)} has no block {inner.kind!r}{hint or names}")
             continue
         for label in inner.labels:

@@ -97,13 +97,13 @@ def _sql(options: Mapping[str, Any]) -> Any:
         with psycopg.connect(
             options["dsn"],
             connect_timeout=max(2, round(timeout)),
-            autocommit=True,
             prepare_threshold=None,
             row_factory=dict_row,
         ) as connection:
-            # A lookup only reads, whatever its query says.
-            connection.execute("SET default_transaction_read_only = on")
-            connection.execute("SELECT set_config('statement_timeout', %s, false)", (str(round(timeout * 1000)),))
+            # A lookup only reads, whatever its query says. Both hold for the transaction alone, for a session may be
+            # a pooler's and go on to serve others.
+            connection.read_only = True
+            connection.execute("SELECT set_config('statement_timeout', %s, true)", (str(round(timeout * 1000)),))
             rows = connection.execute(options["query"]).fetchall()
     except psycopg.Error as error:
         raise FetchFailed(f"the query failed: {error.sqlstate or type(error).__name__}") from None

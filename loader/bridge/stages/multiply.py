@@ -22,7 +22,7 @@ class Multiply:
     )
     options: ClassVar[Sequence[Option]] = (
         Option("copies", "count", "Messages made of one.", required=True),
-        Option("new_ids", "list(path)", "Fields that get a new id in each copy but the first.", ()),
+        Option("new_ids", "list(path)", "Fields that get a new id in each copy.", ()),
         Option("rate", "rate", "Most messages a second after multiplying; unset: no limit."),
     )
 
@@ -49,7 +49,7 @@ class Multiply:
         for number in range(self.copies):
             copy = frame.copy()
             copy.index = (*frame.index, number)
-            if number and frame.payload.value is not None:
+            if frame.payload.value is not None:
                 for path in self.new_ids:
                     check_parents(copy, path)
                     copy.set(path, f"{text(copy.get(path)) or ''}/{number}")

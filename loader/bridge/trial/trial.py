@@ -61,7 +61,7 @@ class Result:
 class _Context:
     def __init__(self, pipeline: Pipeline, lookups: Lookups) -> None:
         self.pipeline = pipeline.name
-        self.sinks = pipeline.sinks
+        self.sinks: Sequence[str] = pipeline.sinks
         self.lookup = lookups
 
     def wait(self, seconds: float) -> None:
