@@ -27,23 +27,32 @@ BATCH_BYTES = 8 << 20
 """A read takes about so many bytes, judged by the size of the messages before."""
 LAG_SECONDS = 5.0
 _CALL_SECONDS = 10.0
-_UNSET: Any = object()
 
 Partition = tuple[str, int]
 
 
 class KafkaFrame(Frame):
-    """A frame that asks the client's message for what nobody may ever ask: key, headers and time are read lazily."""
+    """A frame whose payload object is made when somebody asks for it: most messages are never read, only passed on."""
 
-    __slots__ = ("_format", "_headers", "_key", "_message", "_payload", "_time", "_value")
+    __slots__ = ("_format", "_payload", "_value")
 
-    def __init__(self, message: Any, value: bytes | None, origin: Origin, offset: int, format: Format) -> None:
-        self._message = message
+    def __init__(
+        self,
+        value: bytes | None,
+        key: bytes | None,
+        headers: Headers,
+        offset: int,
+        timestamp: int,
+        origin: Origin,
+        format: Format,
+    ) -> None:
         self._value = value
-        self._format = format
-        self.source = origin
+        self.key = key
+        self.headers = headers
         self.offset = offset
-        self._headers = self._key = self._time = _UNSET
+        self.timestamp = timestamp
+        self.source = origin
+        self._format = format
         self._payload: Payload | None = None
         self._changed = None
         self.format = None
@@ -62,36 +71,6 @@ class KafkaFrame(Frame):
         self._value = payload.value
 
     @property
-    def key(self) -> bytes | None:  # type: ignore[override]
-        if self._key is _UNSET:
-            self._key = self._message.key()
-        return self._key
-
-    @key.setter
-    def key(self, key: bytes | None) -> None:
-        self._key = key
-
-    @property
-    def headers(self) -> Headers:  # type: ignore[override]
-        if self._headers is _UNSET:
-            self._headers = self._message.headers() or ()
-        return self._headers
-
-    @headers.setter
-    def headers(self, headers: Headers) -> None:
-        self._headers = headers
-
-    @property
-    def timestamp(self) -> int:  # type: ignore[override]
-        if self._time is _UNSET:
-            self._time = max(self._message.timestamp()[1], 0)
-        return self._time
-
-    @timestamp.setter
-    def timestamp(self, timestamp: int) -> None:
-        self._time = timestamp
-
-    @property
     def topic(self) -> str:  # type: ignore[override]
         return self.source.topic
 
@@ -100,8 +79,7 @@ class KafkaFrame(Frame):
         return self.source.partition
 
     def copy(self) -> Frame:
-        frame = KafkaFrame(self._message, self._value, self.source, self.offset, self._format)
-        frame._headers, frame._key, frame._time = self._headers, self._key, self._time
+        frame = KafkaFrame(self._value, self.key, self.headers, self.offset, self.timestamp, self.source, self._format)
         frame._payload = self.payload  # made now, so that the copies share what is decoded
         frame._changed, frame.sinks, frame.index, frame.format = self._changed, self.sinks, self.index, self.format
         return frame
@@ -210,7 +188,11 @@ class KafkaSource:
             origin = origins.get(number)
             if origin is None:
                 origin = self._origin(number)
-            add(KafkaFrame(message, value, origin, offset, format))
+            add(
+                KafkaFrame(
+                    value, message.key(), message.headers() or (), offset, message.timestamp()[1], origin, format
+                )
+            )
         if frames:
             self.fault = None
             self._average += (max(size / len(frames), 64) - self._average) * (0.5 if size > 1 << 20 else 0.2)
