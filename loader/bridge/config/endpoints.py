@@ -23,6 +23,11 @@ GUARANTEED = {
     "group.id": "set group",
     "auto.offset.reset": "set start",
     "partition.assignment.strategy": "the bridge hands partitions over cooperatively",
+    "auto.commit.interval.ms": "set the pipeline's commit_interval",
+    "acks": "a message is confirmed when all replicas in sync have it",
+    "request.required.acks": "a message is confirmed when all replicas in sync have it",
+    "message.timeout.ms": "a message is tried until it is delivered",
+    "delivery.timeout.ms": "a message is tried until it is delivered",
     "transactional.id": "the bridge does not use Kafka's transactions",
 }
 """librdkafka's properties that a file may not set, and why."""
@@ -63,7 +68,6 @@ KINDS: Mapping[str, tuple[Option, ...]] = {
         Option("subscription", "string", "Subscription to read from, projects/P/subscriptions/S."),
         Option("batch_messages", "count", "Most messages of one publish request; Pub/Sub takes 1,000.", 1000),
         Option("batch_bytes", "size", "Most bytes of one publish request; Pub/Sub takes 10 MB.", 9_500_000),
-        Option("linger", "duration", "How long a request waits for more messages.", 0.01),
         Option("requests", "count", "Most publish requests in flight.", 8),
         Option(
             "long_headers",
@@ -83,7 +87,6 @@ KINDS: Mapping[str, tuple[Option, ...]] = {
         Option("batch", "one of single|ndjson|array", "One message a request, lines, or a JSON array.", "single"),
         Option("batch_messages", "count", "Most messages of one request.", 100),
         Option("batch_bytes", "size", "Most bytes of one request.", 1_000_000),
-        Option("linger", "duration", "How long a request waits for more messages.", 0.05),
         Option("concurrency", "count", "Most requests in flight.", 8),
         Option("timeout", "duration", "How long an answer may take.", 10.0),
         Option("ca_file", "string", "File of the authority that signed the host's certificate."),
