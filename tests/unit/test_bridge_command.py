@@ -164,9 +164,9 @@ def test_without_the_extra_one_line_says_what_to_install(app, monkeypatch):
     assert "\n" not in str(raised.value)
 
 
-def test_the_reference_in_the_docs_is_the_one_that_the_declarations_say(app):
-    document = Path(package.__file__).parents[2] / "docs" / "bridge-reference.md"
-    assert document.read_text() == call(app, "reference").stdout, "loader bridge reference > docs/bridge-reference.md"
+def test_the_reference_beside_the_bridge_is_the_one_that_the_declarations_say(app):
+    document = Path(package.__file__).parent / "reference.md"
+    assert document.read_text() == call(app, "reference").stdout, "loader bridge reference > loader/bridge/reference.md"
 
 
 METRICS = """# TYPE bridge_messages_out_total counter
