@@ -1,5 +1,5 @@
 locals {
-  topic = var.topic != null ? var.topic : google_pubsub_topic.this[0].id
+  topic = var.topic != null ? var.topic : "projects/${var.project_id}/topics/${google_pubsub_topic.this[0].name}"
 }
 
 resource "google_pubsub_topic" "this" {
