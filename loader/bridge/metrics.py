@@ -29,7 +29,7 @@ _METRICS = (
     _Metric("messages_dead_total", "counter", "Messages refused for good by a stage or a sink."),
     _Metric("messages_tombstones_total", "counter", "Messages without a value that were left out."),
     _Metric(
-        "messages_repeated_total", "counter", "Messages given up unconfirmed when partitions moved, of its reader."
+        "messages_repeated_total", "counter", "Messages that its reader gave up unconfirmed when partitions moved."
     ),
     _Metric("decodes_total", "counter", "Payloads decoded; divided by messages in: decodes a message."),
     _Metric("encodes_total", "counter", "Payloads written again because a stage changed them."),

@@ -160,7 +160,7 @@ class Bridge:
         for flow in self.flows:
             sink = make_sink(flow) if make_sink is not None else ListSink(flow.delivery("list"))
             self.sinks[flow.name] = sink
-            flow.start({"list": sink})
+            flow.start({"list": sink}, flow._dead)
         self.reader.start()
 
     def stop(self, seconds: float = 10.0) -> bool:

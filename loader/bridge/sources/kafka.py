@@ -27,6 +27,7 @@ BATCH_BYTES = 8 << 20
 """A read takes about so many bytes, judged by the size of the messages before."""
 LAG_SECONDS = 5.0
 _CALL_SECONDS = 10.0
+_RETRY_SECONDS = 0.3
 
 Partition = tuple[str, int]
 
@@ -131,7 +132,7 @@ class KafkaSource:
         self.assigned: set[Partition] = set()
         self._paused = False
         self._uncommitted: dict[Partition, int] = {}
-        self._average = 4_096.0
+        self._average = 65_536.0  # until messages have been seen, they may be large
         self._positions: dict[Partition, int] = {}
         self._lag: tuple[float, int | None] = (0.0, None)
         self.fault: str | None = None
@@ -195,7 +196,7 @@ class KafkaSource:
             )
         if frames:
             self.fault = None
-            self._average += (max(size / len(frames), 64) - self._average) * (0.5 if size > 1 << 20 else 0.2)
+            self._average += (max(size / len(frames), 64) - self._average) * 0.5
         batch.size = size + 500 * len(frames)
         topic = self.topic
         batch.positions = {(topic, number): offset + 1 for number, offset in positions.items()}
@@ -379,12 +380,14 @@ class KafkaSource:
             return
         if bucket is not None:
             self.commit(bucket)
-        while self._uncommitted and time.monotonic() < deadline - 0.5 and self.assigned:
-            before = self.failures
-            # Only to serve the commit's answer: what is fetched meanwhile is dropped unconfirmed.
+            # Only to serve the answers: what is fetched meanwhile is dropped unconfirmed.
             self.pause(True)
+        while bucket is not None and self._uncommitted and self.assigned and time.monotonic() < deadline - 0.5:
+            failures = self.failures
             self._consumer.consume(1, 0.1)
-            if self.failures > before:
-                break
+            if self.failures > failures:
+                # A rebalance refuses commits until it is over; leaving without one would deliver much again.
+                self._consumer.consume(1, _RETRY_SECONDS)
+                self.commit(Bucket())
         self._consumer.close()
         self._consumer = None
