@@ -1,6 +1,7 @@
 #!/bin/bash
-# What loader.service does before each start of its container. Variables: IMAGE, REGISTRY, HEALTH_PORT, HEALTH_RANGES.
+# What loader.service does before each start of its container; the unit sets these variables.
 set -euo pipefail
+: "${IMAGE:?}" "${REGISTRY:?}" "${HEALTH_PORT:?}" "${HEALTH_RANGES?}"
 
 secrets=/run/loader/secrets # /run is a tmpfs: nothing of a secret reaches a disk
 loader_uid=65532            # the image's user
