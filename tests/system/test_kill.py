@@ -9,6 +9,7 @@ import contextlib
 import pytest
 
 from loader.learn.learner import Learner
+from loader.local.postgres import EmbeddedPostgres
 from loader.plan.book import PlanRules
 from loader.settings.contract import SchemaContract
 
@@ -112,21 +113,38 @@ def test_a_worker_killed_between_copy_and_commit_leaves_no_row(prepared, worker,
     finish(prepared + more)
 
 
-def test_a_worker_killed_while_its_commit_runs_is_not_loaded_twice(prepared, worker, database, topic, orders, finish):
-    database.execute(
-        _GATE_FUNCTION,
-        'create constraint trigger gate after insert on "order" deferrable initially deferred'
-        " for each row execute function gate()",
-    )
+@pytest.fixture
+def hanging_commits(database, postgres):
+    """Commits wait for a standby that does not exist, from `begin()` to `end()`."""
+    if not isinstance(postgres, EmbeddedPostgres):
+        pytest.skip("changes the settings of the whole server")
+
+    class HangingCommits:
+        def begin(self):
+            database.execute("alter system set synchronous_standby_names = 'nobody'", "select pg_reload_conf()")
+            database.until("select setting from pg_settings where name = 'synchronous_standby_names'", "nobody")
+
+        def end(self):
+            database.execute("alter system reset synchronous_standby_names", "select pg_reload_conf()")
+
+    hanging = HangingCommits()
+    yield hanging
+    hanging.end()
+
+
+def test_a_worker_killed_while_its_commit_runs_is_not_loaded_twice(
+    prepared, worker, database, topic, orders, finish, hanging_commits
+):
+    hanging_commits.begin()
     more = orders(300, start=50)
-    with held(database, f"select pg_advisory_xact_lock({GATE})"):
-        first = worker()
-        topic.publish(more)
-        database.until(
-            "select count(*) > 0 from pg_stat_activity where application_name like 'loader load%'"
-            " and wait_event_type = 'Lock' and query ilike 'commit%' and datname = current_database()"
-        )
-        first.kill()
+    first = worker()
+    topic.publish(more)
+    database.until(
+        "select count(*) > 0 from pg_stat_activity where application_name like 'loader load%'"
+        " and wait_event = 'SyncRep' and query ilike 'commit%' and datname = current_database()"
+    )
+    first.kill()
+    hanging_commits.end()
     # The server finishes what it was told, though nobody listens any more.
     database.until_count("order", 350)
     successor = finish(prepared + more)
