@@ -25,6 +25,9 @@ class Google(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         path = self.path.partition("?")[0]
+        if path == "/":
+            self._answer(200, "computeMetadata/")
+            return
         if path.startswith("/computeMetadata"):
             assert self.headers["Metadata-Flavor"] == "Google"
             if path.endswith("/token"):
