@@ -20,7 +20,12 @@ from loader.bridge.sources.kafka_options import consumer_settings
 from loader.local.kafka import KafkaServer
 from loader.pull.channel import open_channel
 
-QUICK = {"session.timeout.ms": 1500, "heartbeat.interval.ms": 300, "max.poll.interval.ms": 6000, "fetch.wait.max.ms": 10}
+QUICK = {
+    "session.timeout.ms": 1500,
+    "heartbeat.interval.ms": 300,
+    "max.poll.interval.ms": 6000,
+    "fetch.wait.max.ms": 10,
+}
 PATIENCE = 30.0
 
 

@@ -17,11 +17,6 @@ from loader.local.kafka import KafkaServer
 pytest.importorskip("confluent_kafka")
 
 ROOT = Path(__file__).resolve().parents[2]
-# The verb through its own module: what is tested is the bridge, not which verbs the command offers.
-LAUNCH = (
-    "import typer; from loader.commands import bridge; app = typer.Typer(); bridge.register(app);"
-    " app.callback()(lambda: None); app()"
-)
 FILE = """
 endpoint "kafka" "events" {{
   region      = "eu"
@@ -70,7 +65,7 @@ class _Bridge:
         }
         self.log = file.with_suffix(f".{time.monotonic_ns()}.log").open("w+")
         self.process = subprocess.Popen(
-            [sys.executable, "-c", LAUNCH, "bridge", str(file)],
+            [sys.executable, "-m", "loader", "bridge", str(file)],
             cwd=ROOT,
             env=environment,
             stdin=subprocess.DEVNULL,

@@ -24,6 +24,7 @@ from loader.bridge.stages.stage import Outcome, RefusedFrame, Stage
 
 log = logging.getLogger(__name__)
 
+TELL_SECONDS = 10.0
 OnRefusal = Literal["dead_letter", "stop", "drop"]
 
 
@@ -101,6 +102,8 @@ class Flow:
         self._settled = threading.Condition(self._lock)
         self._queue: queue.SimpleQueue[_Work | None] = queue.SimpleQueue()
         self._stop = threading.Event()
+        self._tell_at = 0.0
+        self._untold = 0
         self.in_flight = 0
         self.in_flight_bytes = 0.0
         self._thread = threading.Thread(target=self._run, name=f"pipeline {name}", daemon=True)
@@ -320,9 +323,16 @@ class Flow:
 
     def _refused(self, share: Share, frame: Frame, sink: str, reason: str, size: float) -> None:
         place = f"{frame.topic}/{frame.partition}/{frame.offset}"
-        log.warning("the pipeline %s: %s is refused for good by %s: %s", self.name, place, sink or "a stage", reason)
+        now = time.monotonic()
         with self._lock:
             self.counts.dead += 1
+            told, self._untold = (self._untold, 0) if now >= self._tell_at else (None, self._untold + 1)
+            if told is not None:
+                self._tell_at = now + TELL_SECONDS
+        if told is not None:  # a flood of refusals must not become a flood of lines
+            more = f", {told} more since the last line" if told else ""
+            by = sink or "a stage"
+            log.warning("the pipeline %s: %s is refused for good by %s: %s%s", self.name, place, by, reason, more)
         if self._on_refusal == "stop":
             self.halt(f"{place} was refused: {reason}")
         elif self._on_refusal == "drop":
