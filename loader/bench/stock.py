@@ -11,8 +11,10 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import psycopg
+from psycopg.conninfo import conninfo_to_dict
 
 from loader.bench.messages import TABLE_KEY
 from loader.bench.prefill import prefill
@@ -24,6 +26,16 @@ _ENVIRONMENT = {
     "RUNTIME__DLTHUB_TELEMETRY": "false",
     "RUNTIME__LOG_LEVEL": "ERROR",
 }
+
+
+def _as_url(conninfo: str) -> str:
+    """dlt takes URLs only."""
+    parts = conninfo_to_dict(conninfo)
+    quoted = {name: quote(str(value), safe="") for name, value in parts.items()}
+    return (
+        f"postgresql://{quoted.get('user', '')}:{quoted.get('password', '')}@{quoted.get('host', 'localhost')}"
+        f":{quoted.get('port', '5432')}/{quoted.get('dbname', '')}"
+    )
 
 
 class StockPipeline:
@@ -40,7 +52,7 @@ class StockPipeline:
         self.dataset = dataset
         self.pipeline = dlt.pipeline(
             pipeline_name=dataset,
-            destination=dlt.destinations.postgres(url),
+            destination=dlt.destinations.postgres(_as_url(url)),
             dataset_name=dataset,
             pipelines_dir=str(Path(self._folder) / "pipelines"),
         )
