@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -11,10 +10,8 @@ from loader.plan import names
 from loader.plan.book import CHILD_FIRST, Book, Column, Table, TablePlan
 from loader.plan.fit import DISCARD, OVERFLOW, over_budget
 from loader.plan.kind import BY_DATA_TYPE
+from loader.plan.map import is_map
 from loader.settings.contract import SchemaContract
-
-# Columns that a table may have beyond its budget while it is drafted: our own, and variants of the last ones.
-_ROOM = 1_700
 
 
 class Frozen(Exception):
@@ -58,28 +55,11 @@ _OWN_TYPES = {
 }
 _REQUIRED = frozenset({names.DLT_ID, names.DLT_LOAD_ID, names.DLT_PARENT_ID, names.DLT_LIST_IDX})
 
-# Keys that name a thing rather than a property: as columns they would be endless (hazard B26).
-_LOOKS_LIKE_AN_ID = re.compile(
-    r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"  # UUID
-    r"|(?=[0-9a-fA-F]*\d)[0-9a-fA-F]{16,}"  # hex digests and object ids
-    r"|\d{4,}"  # numeric ids
-    r"|\d{4}-\d\d(?:-\d\d.*)?"  # dates
-    r"|[0-9A-HJKMNP-TV-Z]{26}"  # ULID
-    r"|[A-Za-z]{1,10}[_:-](?=[0-9A-Za-z]*\d)[0-9A-Za-z]{10,}"  # prefixed ids: cus_9s6XKzkNRiz8i3
-    r"|[^@\s]+@[^@\s]+\.[^@\s]+",  # mail addresses
-    re.ASCII,
-).fullmatch
-
-
-def is_map(value: dict[str, Any]) -> bool:
-    """Whether every key of the object is an id, a date or an address: then it is a map, not a record."""
-    return bool(value) and all(_LOOKS_LIKE_AN_ID(key) for key in value)
-
 
 class Draft:
     """Policy for a Fitter that adds to `book` (a book of its own) what is missing, and remembers each addition."""
 
-    room = _ROOM
+    drafts = True
 
     def __init__(self, contract: SchemaContract, current_event: Callable[[], str]) -> None:
         self.contract = contract

@@ -144,6 +144,8 @@ class Book:
         self.schema_name = schema_name
         self.schema_hash = schema_hash
         self.plans: dict[str, TablePlan] = {}
+        self.slots = 0
+        """Slots that all plans remember."""
 
     def plan(self, name: str, path: tuple[str, ...] = ()) -> TablePlan | None:
         """The plan of a table (a child table when `path` is given), or None when the table is not there or lacks
@@ -182,8 +184,13 @@ class Book:
         """No further table may be made (LOADER_MAX_TABLES, child tables included)."""
         return len(self.tables) >= self.rules.max_tables
 
+    def forgetful(self) -> Book:
+        """The same tables, and nothing remembered of the keys that were met."""
+        return Book(self.tables, self.rules, self.version, self.schema_name, self.schema_hash)
+
     def inherit(self, older: Book) -> None:
         """Take over the plans of tables that have not changed, so that learning one column refills one plan."""
+        self.slots = older.slots
         for name, plan in older.plans.items():
             table = self.tables.get(name)
             if table is not None and table == plan.table and self._same_below(plan):

@@ -26,12 +26,13 @@ from loader.plan.kind import (
     InexactNumber,
     json_text,
 )
+from loader.plan.map import is_map
 from loader.plan.timestamp import instant
 
 # orjson reads integers beyond 64 bit as floats; any float that large may have been one.
 _SUSPECT = float(2**63)
-# Slots kept per object: endless spellings of one column must not fill the memory.
-_MAX_SLOTS = 20_000
+# Slots kept by all plans of a book: endless spellings of keys must not fill the memory (some 400 bytes each).
+MAX_SLOTS = 100_000
 
 OVERFLOW = -1
 """Answer of a policy: the value goes to the overflow column."""
@@ -50,8 +51,8 @@ class Refit(Exception):
 class Policy(Protocol):
     """What to do when a table or a column is missing: raise Misfit, or draft it (loader/learn/draft.py)."""
 
-    room: int
-    """Spare cells that a row needs while columns are drafted."""
+    drafts: bool
+    """Columns come to be while a row is built; nobody wants the rows then."""
 
     def root(self, book: Book, name: str) -> TablePlan: ...
 
@@ -62,13 +63,13 @@ class Policy(Protocol):
         """Index of the column, OVERFLOW or DISCARD. Raises Misfit."""
 
     def stays_json(self, plan: TablePlan, name: str, value: dict[str, Any]) -> bool:
-        """Whether a dict that is met for the first time is kept as one JSON value."""
+        """Whether a dict that is not empty is kept as one JSON value."""
 
 
 class Strict:
     """Load with what is there; anything new is a misfit. What is full already overflows without learning again."""
 
-    room = 0
+    drafts = False
 
     def __init__(self, rules: PlanRules) -> None:
         self._rules = rules
@@ -92,17 +93,23 @@ class Strict:
         index = plan.index.get(name)
         if index is not None:
             return index
-        if plan.overflow >= 0 and over_budget(plan, self._rules):
+        if overflows(plan, self._rules):
             return OVERFLOW
         raise Misfit(f"column {plan.table.name}.{name}")
 
     def stays_json(self, plan: TablePlan, name: str, value: dict[str, Any]) -> bool:
-        return names.variant(name, "json") in plan.index
+        # Over the budget a draft would put a map into the overflow column whole: here it must go the same way.
+        return names.variant(name, "json") in plan.index or (overflows(plan, self._rules) and is_map(value))
 
 
 def over_budget(plan: TablePlan, rules: PlanRules) -> bool:
     """Whether the table has all the columns that it may have (LOADER_MAX_COLUMNS)."""
     return len(plan.table.columns) >= rules.max_columns
+
+
+def overflows(plan: TablePlan, rules: PlanRules) -> bool:
+    """Whether new keys of the table go to its overflow column, which is there."""
+    return plan.overflow >= 0 and over_budget(plan, rules)
 
 
 class Rows:
@@ -124,7 +131,7 @@ class Fitter:
         self.policy: Policy = policy or Strict(book.rules)
         self.tables: dict[str, Rows] = {}
         self.discarded_values = 0
-        self._room: list[Any] = [None] * self.policy.room
+        self._drafts = self.policy.drafts
         self._sequence = 0
         self._exact = False
         self._limit = _SUSPECT
@@ -171,20 +178,24 @@ class Fitter:
             self._used.clear()
         plan = self.policy.root(self.book, table)
         row = plan.blank.copy()
-        if self._room:
-            row += self._room
         row[: len(system)] = system
         if wanted is not None:
             index = self.policy.column(plan, names.WANTED_TABLE, "text", None)
-            if index >= 0:
+            if 0 <= index < len(row):
                 row[index] = wanted
         self._add(plan, row)
         level = self.book.rules.max_nesting
         self._fill(plan, plan.nodes.get(level) or plan.node(level), record, row, system[0])
-        if plan.overflow >= 0 and row[plan.overflow] is not None:
-            row[plan.overflow] = json_text(row[plan.overflow], exact)
+        self._close(plan, row)
+
+    def _close(self, plan: TablePlan, row: list[Any]) -> None:
+        """Once a row is filled: what went to its overflow column becomes text."""
+        if 0 <= plan.overflow < len(row) and row[plan.overflow] is not None:
+            row[plan.overflow] = json_text(row[plan.overflow], self._exact)
 
     def _add(self, plan: TablePlan, row: list[Any]) -> None:
+        if self._drafts:
+            return
         rows = self.tables.get(plan.table.name)
         if rows is None or rows.plan is not plan:
             rows = self.tables[plan.table.name] = self._renewed(plan, rows)
@@ -256,9 +267,13 @@ class Fitter:
             plan.own(index, node, key, slot)
             if column.kind.fast != SLOW and not slot.shared:
                 entry = (column.kind.python, index, column.kind.fast, slot)
-        if len(node.slots) < _MAX_SLOTS:
+        if self.book.slots < MAX_SLOTS:
+            self.book.slots += 1
             node.slots[key] = entry
-        return entry
+            return entry
+        # Not remembered, so nobody can be told later that the place is shared.
+        slot.shared = True
+        return (None, -1, SLOW, slot)
 
     def _place(
         self, plan: TablePlan, node: Node, key: str, value: Any, row: list[Any], row_id: str, slot: Slot
@@ -307,6 +322,8 @@ class Fitter:
     def _set(
         self, plan: TablePlan, node: Node, key: str, slot: Slot, index: int, stored: Any, value: Any, row: list[Any]
     ) -> None:
+        if index >= len(row):  # drafted since the row was begun
+            row += [None] * (index + 1 - len(row))
         if row[index] is not None:
             self._overflow(plan, node, key, value, row)
             return
@@ -327,11 +344,14 @@ class Fitter:
         if (column is not None and column.kind.data_type == "json") or node.level <= 0:
             return False
         if value.__class__ is dict:
+            if not value:
+                return True  # says nothing yet about what the key holds
+            if self.policy.stays_json(plan, slot.name, value):
+                return False
             if slot.node is None:
-                if value and self.policy.stays_json(plan, slot.name, value):
-                    return False
                 slot.node = Node((*node.path, names.of_key(key)), node.level - 1)
-            if column is None and key in node.slots and not slot.shared:
+            settled = not (self._drafts or slot.shared or overflows(plan, self.book.rules))
+            if column is None and key in node.slots and settled:
                 node.slots[key] = (dict, -1, DICT, slot)
             self._fill(plan, slot.node, value, row, row_id)
         elif value:
@@ -356,7 +376,7 @@ class Fitter:
                 child = plan.children[path] = answer
             slot.child = child
             taker = plan.taken_by.setdefault(child.table.name, slot)
-            if taker is not slot:
+            if taker is not slot and not (taker.shared and slot.shared):
                 # Ids of list elements hold the table and the position: two lists in one table would collide.
                 taker.shared = slot.shared = True
                 raise Refit
@@ -373,11 +393,8 @@ class Fitter:
     def _elements(self, plan: TablePlan, elements: list[Any], parent_id: str, level: int) -> None:
         name = plan.table.name
         node = plan.nodes.get(level) or plan.node(level)
-        room = self._room
         for position, element in enumerate(elements):
             row = plan.blank.copy()
-            if room:
-                row += room
             row_id = child_id(parent_id, name, position)
             row[0] = row_id
             row[1] = parent_id
@@ -391,8 +408,7 @@ class Fitter:
                 self._fill(plan, plan.node(level - 1), {names.LIST_WRAP: element}, row, row_id)
             elif element is not None:
                 self._fill(plan, node, {names.VALUE: element}, row, row_id)
-            if plan.overflow >= 0 and row[plan.overflow] is not None:
-                row[plan.overflow] = json_text(row[plan.overflow], self._exact)
+            self._close(plan, row)
 
     def _overflow(self, plan: TablePlan, node: Node, key: str, value: Any, row: list[Any]) -> None:
         """Keep a value under its own key in the overflow column: budget reached, or its place was taken."""
@@ -401,17 +417,19 @@ class Fitter:
             index = self.policy.column(plan, names.OVERFLOW, "json", None)
             if index < 0:
                 raise_unplaceable(plan, key)
+        if index >= len(row):  # drafted since the row was begun
+            row += [None] * (index + 1 - len(row))
         if row[index] is None:
             row[index] = {}
         kept = row[index]
         for fragment in node.path:
+            while kept.get(fragment, kept).__class__ is not dict:
+                fragment += "'"  # another key of that name put a value there
             kept = kept.setdefault(fragment, {})
-            if kept.__class__ is not dict:
-                raise_unplaceable(plan, key)
         name = key
         while name in kept:
             name += "'"
-        kept[name] = value
+        kept[name] = dict(value) if value.__class__ is dict else value  # a copy: more may be put into it
 
 
 def raise_unplaceable(plan: TablePlan, key: str) -> NoReturn:

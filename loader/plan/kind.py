@@ -48,14 +48,14 @@ _SUSPECT_NUMBER = re.compile(rb"\de\+?(?:1[89]|[2-9]\d|\d{3})").search
 def json_text(value: Any, exact: bool = False) -> str:
     """JSON text of a value for a jsonb column.
 
-    Raises InexactNumber when `value` came from orjson (exact=False) and may hold a rounded integer;
-    ValueError when it is nested too deeply to be written.
+    Raises InexactNumber when it cannot tell (exact=False) whether orjson rounded an integer in `value`, or when that
+    holds an integer beyond 64 bit already; ValueError when it is nested too deeply to be written.
     """
     if not exact:
         try:
             data = orjson.dumps(value)
-        except TypeError as error:
-            raise ValueError(f"cannot be written as JSON: {error}") from error
+        except TypeError:  # an integer beyond 64 bit, or nested more than 254 levels deep: the exact way can
+            raise InexactNumber from None
         if _SUSPECT_NUMBER(data):
             raise InexactNumber
         return data.decode()

@@ -21,7 +21,7 @@ from loader.learn.learner import Learner, Snapshot
 from loader.message.message import Event
 from loader.plan import names
 from loader.plan.book import Book, PlanRules
-from loader.plan.fit import Policy
+from loader.plan.fit import MAX_SLOTS, Policy
 from loader.plan.fitting import Source, fit_events
 from loader.worker.backoff import Backoff
 from loader.worker.batch import Batch, EventBatch
@@ -184,7 +184,7 @@ class Lane:
     def take_up(self, snapshot: Snapshot) -> None:
         """Use a newer picture of the dataset; plans of unchanged tables are kept."""
         book = snapshot.book(self._rules)
-        if self._book is not None:
+        if self._book is not None and self._book.slots < MAX_SLOTS:
             book.inherit(self._book)
         self._book = book
         self._book_time = time.monotonic()
@@ -238,6 +238,8 @@ class Lane:
             self.learner.prepare(conn)
             self.take_up(self.learner.read(conn))
         assert self._book is not None
+        if self._book.slots >= MAX_SLOTS:
+            self._book = self._book.forgetful()
         return self._book
 
     def _confirm_plans(self, conn: psycopg.Connection) -> None:
