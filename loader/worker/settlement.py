@@ -17,6 +17,8 @@ class Settlement:
         self._lock = threading.Lock()
         self._open: dict[str, int] = {}
         """ack id → events not settled yet, of messages with several events only."""
+        self._returned: set[str] = set()
+        """Those of them that were given back: never to be acked, whatever becomes of their other events."""
 
     def expect(self, message: Message, events: int) -> None:
         """Note that a message has several events, which may be settled by different loads."""
@@ -38,11 +40,19 @@ class Settlement:
                 self._ack(messages)
 
     def give_back(self, messages: Iterable[Message]) -> None:
-        """Nack messages whose events were not all stored; what was stored is recognised when it comes again."""
+        """Nack messages whose events were not all stored; what was stored is recognised when it comes again.
+
+        As `settle_messages`, each message once for each of its events that is given up. One whose other events are
+        stored later must not be acked by that: the event that was given up would be lost.
+        """
         with self._lock:
-            distinct = {message.ack_id: message for message in messages}
-            for ack_id in distinct:
-                self._open.pop(ack_id, None)
+            distinct: dict[str, Message] = {}
+            for message in messages:
+                if message.ack_id not in self._returned:
+                    distinct[message.ack_id] = message
+                if message.ack_id in self._open:
+                    self._returned.add(message.ack_id)
+                    self._last(message)
             if distinct:
                 self._nack(list(distinct.values()))
 
@@ -54,4 +64,7 @@ class Settlement:
             self._open[message.ack_id] = left - 1
             return False
         del self._open[message.ack_id]
+        if message.ack_id in self._returned:
+            self._returned.discard(message.ack_id)
+            return False
         return True
