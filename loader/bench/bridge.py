@@ -122,8 +122,8 @@ class PlainJson(StandardJson):
     def __init__(self) -> None:
         import orjson
 
-        self.decode = orjson.loads  # type: ignore[method-assign]
-        self.encode = orjson.dumps  # type: ignore[method-assign]
+        self.decode = orjson.loads  # type: ignore[method-assign, assignment]
+        self.encode = orjson.dumps  # type: ignore[method-assign, assignment]
 
 
 class Rewrite:
@@ -144,12 +144,12 @@ class ConvenienceSink:
 
     def __init__(self, endpoint: str, topic: str, delivery: Delivery) -> None:
         from google.auth.credentials import AnonymousCredentials
-        from google.cloud import pubsub_v1
         from google.cloud.pubsub_v1.publisher import Client
+        from google.cloud.pubsub_v1.types import BatchSettings
         from google.pubsub_v1.services.publisher.transports import PublisherGrpcTransport
 
         transport = PublisherGrpcTransport(channel=open_channel(endpoint), credentials=AnonymousCredentials())
-        settings = pubsub_v1.types.BatchSettings(max_messages=1_000, max_bytes=9_000_000, max_latency=0.05)
+        settings = BatchSettings(max_messages=1_000, max_bytes=9_000_000, max_latency=0.05)
         self._client = Client(batch_settings=settings, transport=transport)
         self._topic = topic
         self._delivery = delivery
@@ -309,7 +309,7 @@ def ceiling(brokers: str, endpoint: str, count: int) -> Result:
         left -= len(messages)
         parts = []
         for message in messages:
-            data = message.value()
+            data = message.value() or b""
             size = wire.VARINTS[len(data)]
             parts.append(b"\x12%b\x0a%b%b" % (wire.VARINTS[1 + len(size) + len(data)], size, data))
         if len(flying) >= 8:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from loader.bridge.config.model import Pipeline
+from loader.bridge.engine.age import BOUNDS
 from loader.bridge.engine.flow import Flow
 from loader.bridge.engine.reader import Reader
 from loader.observe.exposition import CONTENT_TYPE
@@ -83,6 +84,7 @@ class Watched:
 def render(watched: Iterable[Watched], lookups: Mapping[str, float], reads: Mapping[str, int]) -> bytes:
     """The exposition. `lookups` are ages by name, `reads` messages read by consumer group."""
     now = time.monotonic()
+    watched = list(watched)
     values = [(each, each.values(now)) for each in watched]
     lines: list[str] = []
     for metric in _METRICS:
@@ -90,9 +92,8 @@ def render(watched: Iterable[Watched], lookups: Mapping[str, float], reads: Mapp
         for each, found in values:
             value = found[metric.name]
             if value is not None:
-                names = (each.pipeline.name, each.region, each.environment, each.pipeline.criticality)
-                labels = ",".join(f'{name}="{_label(text)}"' for name, text in zip(_LABELS, names, strict=True))
-                lines.append(f"{PREFIX}{metric.name}{{{labels}}} {value}")
+                lines.append(f"{PREFIX}{metric.name}{{{_labels(each)}}} {value}")
+    _ages(lines, watched)
     _head(lines, "reads_total", "counter", "Messages read from a source, once for all the pipelines that share it.")
     lines += [f'{PREFIX}reads_total{{group="{_label(group)}"}} {count}' for group, count in reads.items()]
     _head(lines, "lookup_age_seconds", "gauge", "Age of a lookup's state.")
@@ -102,6 +103,23 @@ def render(watched: Iterable[Watched], lookups: Mapping[str, float], reads: Mapp
     lines.append(f"process_cpu_seconds_total {usage:.3f}")
     lines.append("")
     return "\n".join(lines).encode("utf-8", "replace")
+
+
+def _ages(lines: list[str], watched: Iterable[Watched]) -> None:
+    name = "publish_age_seconds"
+    _head(lines, name, "histogram", "From reading a message to a sink's confirmation.")
+    for each in watched:
+        labels = _labels(each)
+        ages, seen = each.flow.ages, 0
+        for count, bound in zip(ages.counts, (*(f"{bound:g}" for bound in BOUNDS), "+Inf"), strict=True):
+            seen += count
+            lines.append(f'{PREFIX}{name}_bucket{{{labels},le="{bound}"}} {seen}')
+        lines += [f"{PREFIX}{name}_sum{{{labels}}} {ages.total:.3f}", f"{PREFIX}{name}_count{{{labels}}} {seen}"]
+
+
+def _labels(each: Watched) -> str:
+    names = (each.pipeline.name, each.region, each.environment, each.pipeline.criticality)
+    return ",".join(f'{name}="{_label(text)}"' for name, text in zip(_LABELS, names, strict=True))
 
 
 def _head(lines: list[str], name: str, kind: str, text: str) -> None:

@@ -53,6 +53,7 @@ def test_a_shared_consumer_reads_each_message_once_for_all_its_pipelines(kafka):
     assert bridge.stop()
 
 
+@pytest.mark.slow
 def test_a_stalled_pipeline_goes_its_own_way_and_comes_back(kafka):
     bridge = Bridge(kafka, ["well", "stalled"], limits=Limits(messages=500))
     stalled = bridge.sinks["stalled"]
@@ -76,6 +77,7 @@ def test_a_stalled_pipeline_goes_its_own_way_and_comes_back(kafka):
             assert offsets == sorted(offsets), "the order within a partition is kept"
 
 
+@pytest.mark.slow
 def test_a_stalled_pipeline_goes_on_from_its_mark_after_a_crash(kafka):
     bridge = Bridge(kafka, ["well", "stalled"], limits=Limits(messages=500))
     bridge.sinks["stalled"].hold = True

@@ -86,13 +86,25 @@ def _format(pipeline: Pipeline, formats: dict[Any, CountedFormat]) -> Format:
     # Pipelines with the same format share it, and with it what was decoded.
     key = (pipeline.format, repr(sorted(pipeline.format_options.items(), key=lambda item: item[0])))
     if key not in formats:
-        formats[key] = CountedFormat(make_format(pipeline.format, pipeline.format_options))
+        format = make_format(pipeline.format, pipeline.format_options)
+        if hasattr(format, "start"):
+            format.start()
+        formats[key] = CountedFormat(format)
     return formats[key]
 
 
 def _limits(pipeline: Pipeline) -> Limits:
     options = pipeline.options
-    return Limits(int(options.get("max_in_flight", 20_000)), int(options.get("max_in_flight_bytes", 64 << 20)))
+    return Limits(
+        int(options.get("max_in_flight", 20_000)),
+        int(options.get("max_in_flight_bytes", 64 << 20)),
+        _linger(pipeline) / 3,
+    )
+
+
+def _linger(pipeline: Pipeline) -> float:
+    """Seconds, of which a reader that collects takes two thirds and a sink that does the third."""
+    return float(pipeline.options.get("linger", 0.03))
 
 
 def _on_refusal(pipeline: Pipeline) -> Any:
@@ -111,8 +123,9 @@ def _reader(consumer: Consumer, flows: list[Flow]) -> Reader:
     commit = min(float(pipeline.options.get("commit_interval", 5.0)) for pipeline in consumer.pipelines)
     for pipeline, flow in zip(consumer.pipelines, flows, strict=True):
         flow.tombstones = pipeline.options.get("tombstones") == "forward"
+    linger = min(_linger(pipeline) for pipeline in consumer.pipelines) * 2 / 3
     if endpoint.kind == "kafka":
-        return _kafka_reader(consumer, flows, options, commit)
+        return _kafka_reader(consumer, flows, options, Pace(commit, linger))
     open_source: Callable[[], Source]
     if endpoint.kind == "pubsub":
         from loader.bridge.sources.pubsub import PubsubSource
@@ -146,10 +159,10 @@ def _reader(consumer: Consumer, flows: list[Flow]) -> Reader:
             )
     else:
         raise ConfigurationError(f"{endpoint.place}: an endpoint of kind {endpoint.kind} is no source")
-    return Reader(consumer.group, open_source, flows, Pace(commit=commit))
+    return Reader(consumer.group, open_source, flows, Pace(commit, linger))
 
 
-def _kafka_reader(consumer: Consumer, flows: list[Flow], options: Mapping[str, Any], commit: float) -> Reader:
+def _kafka_reader(consumer: Consumer, flows: list[Flow], options: Mapping[str, Any], pace: Pace) -> Reader:
     from loader.bridge.engine.marks import Marks
     from loader.bridge.sources.kafka import KafkaSource
     from loader.bridge.sources.kafka_options import connection, consumer_settings
@@ -175,7 +188,7 @@ def _kafka_reader(consumer: Consumer, flows: list[Flow], options: Mapping[str, A
         consumer.group,
         open_source,
         flows,
-        Pace(commit=commit),
+        pace,
         lambda: Marks(aside, consumer.group),
         lambda: open_source(False),
     )

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+from loader.bridge.engine.age import Ages, Ticket
 from loader.bridge.engine.bucket import Share
 from loader.bridge.engine.counts import Counts
 from loader.bridge.engine.deadletter import letter
@@ -88,6 +89,7 @@ class Flow:
         self.name = name
         self.format = format
         self.counts = Counts()
+        self.ages = Ages()
         self.halted: str | None = None
         """Why the pipeline stands still until somebody helps."""
         self.trouble_in_stage: str | None = None
@@ -160,7 +162,7 @@ class Flow:
             self.in_flight += len(frames)
             self.in_flight_bytes += size
         if frames:
-            self._queue.put(_Work(frames, share, size))
+            self._queue.put(_Work(frames, Ticket(share), size))
 
     def until_settled(self, deadline: float) -> bool:
         """Wait until nothing is in flight, at most until `deadline` (time.monotonic)."""
@@ -229,6 +231,8 @@ class Flow:
             frames = outcome.frames
             filtered += outcome.filtered
             refused += outcome.refused
+        if self._stages and not self._writable(frames):
+            return
         ways = self._ways(frames)
         count = sum(len(some) for _, some in ways) + len(refused)
         each = work.size / len(work.frames)
@@ -265,8 +269,7 @@ class Flow:
             try:
                 outcome = stage.apply(frames)
             except Unavailable as error:
-                self.trouble_in_stage = str(error)
-                if self._stop.wait(backoff.fail(time.monotonic(), None)):
+                if not self._remedied(error, backoff):
                     return None
                 continue
             except (Undecodable, RefusedFrame) as error:
@@ -283,6 +286,34 @@ class Flow:
                         outcome.filtered += one.filtered
             self.trouble_in_stage = None
             return outcome
+
+    def _remedied(self, error: Unavailable, backoff: Backoff) -> bool:
+        """Get what is missing, or wait before it is tried again. False when the pipeline stops."""
+        try:
+            error.remedy()
+        except Unavailable as fault:
+            if self.trouble_in_stage is None:
+                log.warning("the pipeline %s waits, and tries until it works: %s", self.name, fault)
+            self.trouble_in_stage = str(fault)
+            return not self._stop.wait(backoff.fail(time.monotonic(), None))
+        return not self._stop.is_set()
+
+    def _writable(self, frames: list[Frame]) -> bool:
+        """Wait until what conversion needs can be had: a sink cannot wait. False when the pipeline stops."""
+        backoff = Backoff()
+        for frame in frames:
+            while frame.format is not None:
+                try:
+                    frame.value()
+                except Unavailable as error:
+                    if not self._remedied(error, backoff):
+                        return False
+                    continue
+                except Undecodable:
+                    pass  # the sink finds the same and refuses the message
+                self.trouble_in_stage = None
+                break
+        return True
 
     def _bury(self, work: _Work) -> None:
         if self._dead is None:
@@ -312,6 +343,8 @@ class Flow:
         if count:
             share.confirm(count)
         with self._settled:
+            if isinstance(share, Ticket):
+                self.ages.add(share.age, count)
             self.counts.sent += count
             self._move(-count, -size)
 
@@ -354,6 +387,8 @@ class CountedFormat:
     def __init__(self, format: Format) -> None:
         self.name = format.name
         self._format = format
+        if hasattr(format, "flattened"):
+            self.flattened = self._flattened
 
     def decode(self, value: bytes) -> object:
         flow = _current.flow
@@ -369,3 +404,10 @@ class CountedFormat:
         if flow is not None:
             flow.counts.encodes += 1
         return self._format.encode(fields)
+
+    def _flattened(self, values: Sequence[bytes], plan: object) -> object:
+        flow = _current.flow
+        rows = self._format.flattened(values, plan)  # type: ignore[attr-defined]
+        if flow is not None:
+            flow.counts.decodes += sum(each is not None for each in rows)
+        return rows

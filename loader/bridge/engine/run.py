@@ -186,6 +186,8 @@ def _secrets(configuration: Configuration) -> list[str]:
         look(endpoint.options)
     for lookup in configuration.lookups.values():
         look(lookup.options)
+    for pipeline in configuration.pipelines.values():
+        look(pipeline.format_options)
     return found
 
 

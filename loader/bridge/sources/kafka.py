@@ -85,6 +85,12 @@ class KafkaFrame(Frame):
         frame._changed, frame.sinks, frame.index, frame.format = self._changed, self.sinks, self.index, self.format
         return frame
 
+    def read_once(self) -> Any:
+        value = self._value
+        if self._payload is not None or self._changed is not None or value is None:
+            return self.exact_fields
+        return self._format.decode_exactly(value, self._format.decode(value))
+
     def reformat(self, format: Format) -> Frame:
         if format is not self._format:
             self._format = format
