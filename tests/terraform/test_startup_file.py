@@ -15,9 +15,14 @@ import yaml
 ROOT = Path(__file__).resolve().parents[2]
 IMAGE = "europe-west1-docker.pkg.dev/acme-data/loader/loader:1.0.0"
 PROXY = {"image": "gcr.io/cloud-sql-connectors/cloud-sql-proxy:2.25.3", "instance": "acme-data:europe-west1:main"}
-ENVIRONMENT = {"LOADER_SUBSCRIPTION": "projects/acme-data/subscriptions/events", "LOADER_TABLE_KEY": "type: #1 <&> \"'$x"}
+ENVIRONMENT = {
+    "LOADER_SUBSCRIPTION": "projects/acme-data/subscriptions/events",
+    "LOADER_TABLE_KEY": "type: #1 <&> \"'$x",
+}
 HEALTH = {"port": 8080, "ranges": ["35.191.0.0/16", "130.211.0.0/22"]}
-HCL = 'endpoint "kafka" "orders" {\n  brokers = ["b:9092"]\n  password = secret("file:/run/secrets/kafka")\n}\n# ü ${x}\n'
+HCL = (
+    'endpoint "kafka" "orders" {\n  brokers = ["b:9092"]\n  password = secret("file:/run/secrets/kafka")\n}\n# ü ${x}\n'
+)
 
 FORMS = {
     "loader": {},
@@ -162,8 +167,14 @@ def test_the_proxy_logs_in_by_iam_on_loopback(form, document):
     if not form[0].get("proxy"):
         assert list(units(document)) == ["loader.service"]
         return
-    [start] = [l for l in units(document)["cloud-sql-proxy.service"].splitlines() if l.startswith("ExecStart=")]
-    for option in ("--private-ip", "--auto-iam-authn", "--address=127.0.0.1", "--exit-zero-on-sigterm", PROXY["instance"]):
+    [start] = re.findall("^ExecStart=.*", units(document)["cloud-sql-proxy.service"], re.MULTILINE)
+    for option in (
+        "--private-ip",
+        "--auto-iam-authn",
+        "--address=127.0.0.1",
+        "--exit-zero-on-sigterm",
+        PROXY["instance"],
+    ):
         assert option in start.split()
 
 

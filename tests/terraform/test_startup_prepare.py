@@ -64,7 +64,9 @@ def prepare(tmp_path):
     return run
 
 
-@pytest.mark.parametrize(("restarts", "pause"), [(0, None), (1, "1"), (2, "2"), (3, "4"), (5, "16"), (6, "30"), (900, "30")])
+@pytest.mark.parametrize(
+    ("restarts", "pause"), [(0, None), (1, "1"), (2, "2"), (3, "4"), (5, "16"), (6, "30"), (900, "30")]
+)
 def test_each_failure_waits_longer_up_to_half_a_minute(prepare, restarts, pause):
     code, calls = prepare(restarts=restarts)
     assert code == 0
@@ -105,7 +107,9 @@ def test_secrets_are_fetched_by_the_image_into_a_folder_of_its_user(prepare):
     code, calls = prepare()
     assert code == 0
     [fetch] = [call for call in calls if call.startswith("docker run")]
-    assert fetch.endswith(f"{IMAGE} {prepare.folder}/etc/fetch_secrets.py {prepare.folder}/etc/secrets.json /run/secrets")
+    assert fetch.endswith(
+        f"{IMAGE} {prepare.folder}/etc/fetch_secrets.py {prepare.folder}/etc/secrets.json /run/secrets"
+    )
     assert f"chown 65532:65532 {prepare.folder}/run/secrets" in calls
     assert (prepare.folder / "run/secrets").stat().st_mode & 0o777 == 0o700
 

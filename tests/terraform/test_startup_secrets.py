@@ -10,6 +10,7 @@ import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 from psycopg.conninfo import make_conninfo
@@ -21,7 +22,10 @@ PASSWORD = "p:a\\s's wörd"
 class Google(BaseHTTPRequestHandler):
     """A metadata server that gives a token, and a Secret Manager that wants it."""
 
-    secrets = {"projects/p/secrets/db/versions/latest": PASSWORD.encode() + b"\n", "projects/p/secrets/k/versions/3": b"\0\n"}
+    secrets: ClassVar = {
+        "projects/p/secrets/db/versions/latest": PASSWORD.encode() + b"\n",
+        "projects/p/secrets/k/versions/3": b"\0\n",
+    }
 
     def do_GET(self) -> None:
         path = self.path.partition("?")[0]

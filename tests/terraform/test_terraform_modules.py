@@ -45,7 +45,9 @@ def test_variables_are_typed_and_everything_is_described(module):
 @pytest.mark.parametrize("module", MODULES)
 def test_every_variable_that_is_validated_has_a_test_of_its_refusal(module):
     folder = ROOT / "terraform" / module
-    refused = set(re.findall(r"expect_failures = \[var\.(\w+)\]", "".join(p.read_text() for p in folder.glob("*.tftest.hcl"))))
+    refused = set(
+        re.findall(r"expect_failures = \[var\.(\w+)\]", "".join(p.read_text() for p in folder.glob("*.tftest.hcl")))
+    )
     validated = {
         name
         for kind, name, body in BLOCK.findall((folder / "variables.tf").read_text())
