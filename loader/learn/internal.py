@@ -6,6 +6,7 @@ DEAD_LETTERS = "_dead_letters"
 DISCARDS = "_discards"
 RECEIPTS = "_receipts"
 SCHEMA_LOG = "_schema_log"
+WORKERS = "_workers"
 
 TABLES: dict[str, str] = {
     # Every message (or element of an array) that could not be loaded, with the reason. Open until resolved_at is set
@@ -84,6 +85,17 @@ create table if not exists {schema}._schema_log (
     worker text not null,
     schema_version bigint not null
 )""",
+    # One row a process, renewed by loader/worker/heartbeat.py; the space left in its pages keeps updates in place.
+    WORKERS: """
+create table if not exists {schema}._workers (
+    worker text primary key,
+    subscription text not null,
+    loader_version text not null,
+    started_at timestamptz not null default now(),
+    seen_at timestamptz not null default now(),
+    messages_held bigint not null,
+    alert text
+) with (fillfactor = 50)""",
 }
 
 LOG_ADDITION = """

@@ -22,6 +22,7 @@ from loader.pull.channel import emulator
 from loader.pull.puller import Puller
 from loader.settings.declaration import Settings
 from loader.worker.control import Control
+from loader.worker.heartbeat import Heartbeat
 from loader.worker.intake import Intake
 from loader.worker.lane import Connector, Health, Lane
 from loader.worker.settlement import Settlement
@@ -139,4 +140,5 @@ def build_worker(parts: Parts, puller: Puller, observer: Observer, control: Cont
         observer,
         settings.shutdown_seconds,
         control,
+        Heartbeat(settings.dataset, parts.name, settings.subscription or ""),
     )

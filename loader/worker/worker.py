@@ -18,6 +18,7 @@ from loader.message.message import Event, Message, Refused
 from loader.pull.puller import Puller
 from loader.worker.batch import EventBatch, MessageBatch
 from loader.worker.control import Control
+from loader.worker.heartbeat import Heartbeat
 from loader.worker.held import HeldEvents
 from loader.worker.intake import Intake
 from loader.worker.lane import Abandoned, Lane, Loaded
@@ -73,6 +74,7 @@ class Worker:
         observer: Observer,
         shutdown_seconds: float,
         control: Control | None = None,
+        heartbeat: Heartbeat | None = None,
     ) -> None:
         """`control` is the link to a supervisor, which remembers what was in flight when a worker died."""
         self.puller = puller
@@ -81,6 +83,7 @@ class Worker:
         self.loading_since: int | None = None
         """Oldest publish time (microseconds) of what is being loaded; None when nothing is."""
         self._control = control
+        self._heartbeat = heartbeat
         self._bundler = Bundler(puller, window)
         self._lane = lane
         self._intake = intake
@@ -131,6 +134,7 @@ class Worker:
 
     def _load_bundles(self) -> None:
         while True:
+            self._beat()
             waiting = self.held.due()
             if waiting is not None:
                 batch = EventBatch(waiting.held.events, attempt=waiting.attempt, minority=not waiting.held.majority)
@@ -139,10 +143,16 @@ class Worker:
             bundle = self._bundler.next(self._stop)
             if bundle is None:
                 if self._stop.is_set():
+                    if self._heartbeat is not None:
+                        self._heartbeat.leave(self._lane)
                     return
                 self._idle()
                 continue
             self._load_bundle(bundle)
+
+    def _beat(self) -> None:
+        if self._heartbeat is not None and not self._stop.is_set():
+            self._heartbeat.beat(self._lane, lambda: self.puller.state.held, self.alert)
 
     def _load_bundle(self, bundle: Bundle) -> None:
         self._observer.bundle_closed(bundle)
