@@ -31,6 +31,7 @@ FLOW = (
     Option("max_in_flight", "count", "Most messages read and not yet confirmed; then reading pauses.", 20_000),
     Option("max_in_flight_bytes", "size", "Most payload bytes read and not yet confirmed.", 64 * 1024 * 1024),
     Option("commit_interval", "duration", "How often offsets are committed.", 5.0),
+    Option("linger", "duration", "How long a message may wait for others to be read and sent along with it.", 0.03),
     Option(
         "ordering_key",
         "one of none|key",
@@ -100,6 +101,28 @@ FORMATS: Mapping[str, tuple[Option, ...]] = {
             "descriptor_set", "string", "File made by `protoc --include_imports --descriptor_set_out`.", required=True
         ),
         Option("message", "string", "Full name of the message, package.Message.", required=True),
+    ),
+    "avro": (
+        Option("registry", "string", "Address of the schema registry, https://host:port.", required=True),
+        Option("subject", "string", "Subject whose newest schema is loaded at start, such as gps-value."),
+        Option("username", "string", "User of the registry (basic authentication)."),
+        Option("password", "string", "Its password.", secret=True),
+        Option("token", "string", "Bearer token for the registry, instead of a user.", secret=True),
+        Option("ca_file", "string", "File of the authority that signed the registry's certificate."),
+        Option("cert_file", "string", "Client certificate, if the registry wants one."),
+        Option("key_file", "string", "Its key, unless that is in cert_file."),
+        Option("timeout", "duration", "How long the registry may take to answer.", 5.0),
+        Option(
+            "reader_schema",
+            "string",
+            "File (.avsc) of a schema that payloads are read by; unset: the one that each was written with.",
+        ),
+        Option(
+            "columnar",
+            "one of auto|off",
+            "auto: batches are read into columns where a stage can use them and the extra bridge-fast is installed.",
+            "auto",
+        ),
     ),
 }
 

@@ -10,7 +10,7 @@ from loader.bridge.condition.parse import parse
 from loader.bridge.config.model import Pipeline, StageSpec
 from loader.bridge.config.tree import Expression
 
-CHANGERS = frozenset({"convert", "copy_field", "drop_fields", "rename"})
+CHANGERS = frozenset({"convert", "copy_field", "drop_fields", "flatten", "rename"})
 """Stages that read the payload without an expression that says so."""
 
 

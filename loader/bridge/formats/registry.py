@@ -26,4 +26,8 @@ def make_format(name: str, options: Mapping[str, Any]) -> Format:
         from loader.bridge.formats.protobuf import make
 
         return make(resolve(options))
+    if name == "avro":
+        from loader.bridge.formats.avro import make as make_avro
+
+        return make_avro(resolve(options))
     raise ConfigurationError(f"unknown format {name!r}{allowed(name, FORMATS)}")
