@@ -3,7 +3,7 @@ ARG BASE=python:3.13-slim
 
 FROM ${BASE} AS build
 ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER_ACTION=ignore
-RUN python -m venv /opt/loader
+RUN python3 -m venv /opt/loader
 WORKDIR /build
 # Dependencies in a layer of their own: it changes only with the lock.
 COPY requirements.txt ./

@@ -20,7 +20,7 @@ module "bridge" {
   region          = var.region
   name            = "${var.name}-bridge"
   network         = module.network.network
-  subnetwork      = data.google_compute_subnetwork.this.self_link
+  subnetwork      = local.subnetwork
   service_account = module.bridge_identity[0].email
   machine_type    = var.bridge.machine_type
   spot            = var.bridge.spot

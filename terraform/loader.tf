@@ -37,7 +37,7 @@ module "loader" {
   region          = var.region
   name            = var.name
   network         = module.network.network
-  subnetwork      = data.google_compute_subnetwork.this.self_link
+  subnetwork      = local.subnetwork
   service_account = module.identity.email
   container       = local.container
   machine_type    = var.workers.machine_type
@@ -60,7 +60,7 @@ module "floor" {
   region          = var.region
   name            = "${var.name}-floor"
   network         = module.network.network
-  subnetwork      = data.google_compute_subnetwork.this.self_link
+  subnetwork      = local.subnetwork
   service_account = module.identity.email
   container       = local.container
   machine_type    = var.workers.machine_type

@@ -22,6 +22,7 @@ resource "google_project_service" "this" {
   disable_on_destroy = false
 }
 
+# Only a check: what is made takes the subnetwork by name, which is known before any API is enabled.
 data "google_compute_subnetwork" "this" {
   project = local.network_project
   region  = var.region

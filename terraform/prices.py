@@ -82,7 +82,7 @@ def page() -> str:
     what = {
         "VMs": f"{fleet.min} e2-small, spot at ${vm['e2_small_spot_hour']:.4f} an hour, {vm['disk_gib']} GiB disk each",
         "Pub/Sub throughput": f"${pubsub['throughput_tib']:.0f} a TiB, published and delivered",
-        "Pub/Sub retention": f"{pubsub['retention_days']} days of the topic, ${pubsub['retention_gib_month']:.2f} a GiB",
+        "Pub/Sub retention": f"{pubsub['retention_days']} days of topic, ${pubsub['retention_gib_month']:.2f} a GiB",
         "Cloud SQL machine": f"db-custom-{sql['vcpus']}-{sql['memory_gib'] * 1024}, Enterprise, one zone",
         "Cloud SQL growth": (
             f"each month's events, for every month that they are kept: {work['stored_per_json_byte']:g} bytes a byte "

@@ -187,6 +187,11 @@ run "arm_machines_boot_an_arm_system" {
     condition     = google_compute_region_instance_template.this.disk[0].source_image == "projects/cos-cloud/global/images/family/cos-arm64-stable"
     error_message = "wrong system for the processor"
   }
+
+  assert {
+    condition     = google_compute_region_instance_template.this.disk[0].disk_type == "hyperdisk-balanced"
+    error_message = "a fourth-generation machine boots from Hyperdisk only"
+  }
 }
 
 run "the_health_port_opens_to_googles_checks_alone" {

@@ -1,6 +1,8 @@
 locals {
   # Tau and Axion machines have Arm processors.
-  arm        = can(regex("^(t2a|c4a|n4a|a4x)-", var.machine_type))
+  arm = can(regex("^(t2a|c4a|n4a)-", var.machine_type))
+  # The fourth generation takes Hyperdisk only.
+  hyperdisk  = can(regex("^(c4|n4)[ad]?-", var.machine_type))
   boot_image = coalesce(var.boot_image, "projects/cos-cloud/global/images/family/${local.arm ? "cos-arm64-stable" : "cos-stable"}")
 }
 
@@ -48,7 +50,7 @@ resource "google_compute_region_instance_template" "this" {
     auto_delete  = true
     source_image = local.boot_image
     disk_size_gb = var.disk_gb
-    disk_type    = local.arm ? "hyperdisk-balanced" : "pd-balanced"
+    disk_type    = local.hyperdisk ? "hyperdisk-balanced" : "pd-balanced"
   }
 
   # No access_config: no external address.
