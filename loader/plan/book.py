@@ -41,6 +41,8 @@ class PlanRules:
     default_table: str = "unknown"
     keep_attributes: bool = False
     keep_raw: bool = False
+    json_keys: frozenset[str] = frozenset()
+    """Keys, by their column's name, whose objects and arrays are one jsonb value: `key` or `table.key`."""
 
 
 class Slot:

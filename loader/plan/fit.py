@@ -132,6 +132,7 @@ class Fitter:
         self.tables: dict[str, Rows] = {}
         self.discarded_values = 0
         self._drafts = self.policy.drafts
+        self._json_keys = book.rules.json_keys
         self._sequence = 0
         self._exact = False
         self._limit = _SUSPECT
@@ -329,6 +330,9 @@ class Fitter:
             return
         row[index] = json_text(stored, self._exact) if stored.__class__ in (dict, list) else stored
 
+    def _keeps_json(self, plan: TablePlan, slot: Slot) -> bool:
+        return slot.name in self._json_keys or f"{plan.table.name}.{slot.name}" in self._json_keys
+
     def _nested(
         self,
         plan: TablePlan,
@@ -342,6 +346,8 @@ class Fitter:
     ) -> bool:
         """Flatten a dict or open a child table; False when the value stays JSON."""
         if (column is not None and column.kind.data_type == "json") or node.level <= 0:
+            return False
+        if self._json_keys and not node.path and self._keeps_json(plan, slot):
             return False
         if value.__class__ is dict:
             if not value:

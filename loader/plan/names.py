@@ -49,6 +49,16 @@ def of_key(key: str) -> str:
         return EMPTY_KEY
 
 
+def json_keys(text: str) -> frozenset[str]:
+    """Keys declared to stay JSON, `key` or `table.key` with commas between, by their columns' names."""
+    found = set()
+    for each in filter(None, (part.strip() for part in text.split(","))):
+        table, _, key = each.rpartition(".")
+        column = unreserved(of_key(key))
+        found.add(f"{table}.{column}" if table else column)
+    return frozenset(found)
+
+
 def joined(*fragments: str) -> str:
     """The name of a nested column or child table."""
     return naming.shorten_fragments(*fragments)

@@ -116,6 +116,9 @@ class Settings(BaseSettings):
     max_nesting: int = Field(
         10, ge=0, le=100, description="dlt's nesting level: lists within it become child tables, deeper ones jsonb."
     )
+    json_keys: str = Field(
+        "", description="Top-level keys, `key` or `table.key` with commas between, whose objects and arrays stay jsonb."
+    )
     max_columns: int = Field(
         400, ge=20, le=1500, description="Columns a table; later keys go to one jsonb column (Postgres ends at 1,600)."
     )

@@ -18,6 +18,7 @@ from loader.learn.settled import Settled
 from loader.message.decode import Decoder, DecodeRules
 from loader.plan.book import PlanRules
 from loader.plan.fit import Policy
+from loader.plan.names import json_keys
 from loader.pull.channel import emulator
 from loader.pull.puller import Puller
 from loader.settings.declaration import Settings
@@ -25,6 +26,7 @@ from loader.worker.control import Control
 from loader.worker.heartbeat import Heartbeat
 from loader.worker.intake import Intake
 from loader.worker.lane import Connector, Health, Lane
+from loader.worker.orders import Orders
 from loader.worker.settlement import Settlement
 from loader.worker.worker import Observer, Worker
 
@@ -54,6 +56,7 @@ def plan_rules(settings: Settings) -> PlanRules:
         default_table=Decoder(decode_rules(settings)).namer.default,
         keep_attributes=settings.keep_attributes,
         keep_raw=settings.keep_raw,
+        json_keys=json_keys(settings.json_keys),
     )
 
 
@@ -88,7 +91,13 @@ class Parts:
             keep_raw=self.settings.keep_raw,
         )
 
-    def lane(self, purpose: str, intake: Intake, policy: Callable[[], Policy] | None = None) -> Lane:
+    def lane(
+        self,
+        purpose: str,
+        intake: Intake,
+        policy: Callable[[], Policy] | None = None,
+        orders: Orders | None = None,
+    ) -> Lane:
         """A lane with a connection of its own, which shows as `loader PURPOSE`."""
         committer = Committer(self.settings.dataset, self.name, intake.source.exact)
         return Lane(
@@ -102,6 +111,7 @@ class Parts:
             f"loader {purpose}",
             self._load_ids,
             policy,
+            orders,
         )
 
     def settled(self) -> Policy:
@@ -128,12 +138,13 @@ def build_worker(parts: Parts, puller: Puller, observer: Observer, control: Cont
     settings = parts.settings
     settlement = Settlement(puller.ack, puller.nack)
     intake, learning_intake = parts.intake(settlement), parts.intake(settlement)
+    orders = Orders(settings.dataset, puller.subscription, parts.name)
     return Worker(
         puller,
         Window(settings.window_seconds, settings.max_bundle_messages, settings.max_bundle_bytes),
-        parts.lane("load", intake),
+        parts.lane("load", intake, orders=orders),
         intake,
-        parts.lane("learn", learning_intake, parts.settled),
+        parts.lane("learn", learning_intake, parts.settled, orders),
         learning_intake,
         parts.abort,
         settlement,
@@ -141,4 +152,5 @@ def build_worker(parts: Parts, puller: Puller, observer: Observer, control: Cont
         settings.shutdown_seconds,
         control,
         Heartbeat(settings.dataset, parts.name, settings.subscription or ""),
+        orders,
     )

@@ -90,6 +90,7 @@ EXAMPLES = {
     "convert": 'stage "convert" { to = "json" }',
     "copy_field": 'stage "copy_field" {\n from = "a"\n to = "b"\n}',
     "drop_fields": 'stage "drop_fields" { fields = ["a"] }',
+    "flatten": 'stage "flatten" { each = "a" }',
     "filter": 'stage "filter" { when = payload.a == 1 }',
     "multiply": 'stage "multiply" {\n copies = 3\n new_ids = "a"\n}',
     "rename": 'stage "rename" { fields = { a = "b" } }',
