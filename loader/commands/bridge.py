@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from loader.commands import generate
 from loader.commands.options import Json
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ def register(app: typer.Typer) -> None:
     bridge.command("test")(try_out)
     bridge.command("top")(top)
     bridge.command("reference")(reference)
+    generate.register(bridge)
     app.add_typer(bridge)
 
 

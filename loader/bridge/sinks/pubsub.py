@@ -13,7 +13,7 @@ import grpc
 
 from loader.bridge.engine.bucket import Share
 from loader.bridge.engine.timer import Timer
-from loader.bridge.frame import Frame, Undecodable
+from loader.bridge.frame import Frame, Headers, Undecodable
 from loader.bridge.identity import suffix
 from loader.bridge.sinks import wire
 from loader.bridge.sinks.dispatch import DELIVERED, Collector, Dispatcher, Outcome, Request
@@ -68,6 +68,8 @@ class PubsubSink:
         self._parts: list[bytes] = []
         self._bytes = 0
         self._stamp: tuple[int, bytes] = (0, b"")
+        self._headers: tuple[Headers | None, bytes | None] = (None, None)
+        """Headers that many frames share (a stage set them), and their attributes."""
         self._requests = Dispatcher(name, self._fire, delivery, timer, 1 if ordering else most_requests)
 
     @property
@@ -95,24 +97,31 @@ class PubsubSink:
         total = taken = 0
         varints, end, plain = wire.VARINTS, self._end, not self._ordering
         stamp, stamped = self._stamp
+        same, attributes = self._headers
         for frame in frames:
+            headers = frame.headers
+            if headers is not same:
+                same, attributes = headers, self._few(headers)
             # The usual message in one go; what is longer, or has more to say, the long way.
-            data = frame.value() if plain and not frame.headers and not frame.index else None
+            data = frame.value() if plain and attributes is not None else None
             if data is not None and len(data) < 3_800 and frame.offset >= 0:
                 identity = b"%b%d%b" % (frame.source.prefix, frame.offset, end)
+                for number in frame.index:
+                    identity += b"/%d" % number
                 count, own = len(data), len(identity)
                 if own < 115:
                     if frame.timestamp != stamp:
                         stamp = frame.timestamp
                         stamped = self._time(stamp)
                     size = varints[count]
-                    message = b"\x12%b\x0a%b%b\x12%c\x0a\x08event_id\x12%c%b%b" % (
-                        varints[15 + len(size) + count + own + len(stamped)],
+                    message = b"\x12%b\x0a%b%b\x12%c\x0a\x08event_id\x12%c%b%b%b" % (
+                        varints[15 + len(size) + count + own + len(attributes) + len(stamped)],  # type: ignore[arg-type]
                         size,
                         data,
                         own + 12,
                         own,
                         identity,
+                        attributes,
                         stamped,
                     )
                     total += len(message)
@@ -133,6 +142,7 @@ class PubsubSink:
                 total += len(found)
             taken += 1
         self._stamp = (stamp, stamped)
+        self._headers = (same, attributes)
         kept: Sequence[Frame] = frames[:taken]
         if refused is not None:
             gone = set(map(id, refused))
@@ -144,6 +154,18 @@ class PubsubSink:
         if taken < len(frames):
             self.flush()
         return taken
+
+    def _few(self, headers: Headers) -> bytes | None:
+        """Attributes of headers that are few, short and the same object next time; None: the long way."""
+        if not headers:
+            return b""
+        if headers.__class__ is not tuple:
+            return None
+        try:
+            found = wire.header_attributes(headers, _OWN, self._drop_long_headers)
+        except wire.Unsendable:
+            return None
+        return found if len(found) <= 100 else None
 
     def _long(self, frame: Frame, share: Share, each: float) -> bytes | None:
         """A message with its tag and length; None when it was refused."""
