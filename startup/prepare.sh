@@ -2,6 +2,7 @@
 # What loader.service does before each start of its container; the unit sets these variables.
 set -euo pipefail
 : "${IMAGE:?}" "${REGISTRY:?}" "${HEALTH_PORT:?}" "${HEALTH_RANGES?}"
+export PATH="$PATH:/usr/sbin:/sbin" # iptables
 
 secrets=/run/loader/secrets # /run is a tmpfs: nothing of a secret reaches a disk
 loader_uid=65532            # the image's user

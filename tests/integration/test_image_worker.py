@@ -5,7 +5,6 @@ LOADER_TEST_BASE_IMAGE, else python:3.13-slim (`docker pull python:3.13-slim`)."
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import re
@@ -208,8 +207,11 @@ def test_the_image_holds_what_the_bridge_and_the_secrets_need_and_no_installer(e
     way.run("--rm", *closed_options(), "--entrypoint=python", image, "-c", script)
 
 
-def test_the_bridge_is_an_argument(engine, image):
-    if importlib.util.find_spec("loader.commands.bridge") is None:
-        pytest.skip("this version has no bridge")
+def test_the_bridge_is_an_argument_with_its_file_where_the_start_up_file_puts_it(engine, image, tmp_path):
     way, _ = engine
-    assert "FILE" in way.run("--rm", *closed_options(), image, "bridge", "--help").stdout
+    shutil.copy(ROOT / "loader/bridge/examples/router.hcl", tmp_path / "bridge.hcl")
+    tmp_path.chmod(0o755)
+    (tmp_path / "bridge.hcl").chmod(0o644)
+    volume = f"--volume={tmp_path}:/etc/loader:ro"
+    done = way.run("--rm", *closed_options(), volume, image, "bridge", "/etc/loader/bridge.hcl", "--check")
+    assert "0 errors" in done.stdout + done.stderr

@@ -72,3 +72,14 @@ def test_the_agent_that_works_no_more_is_configured_nowhere():
 def test_no_group_has_a_target_size():
     for path in (ROOT / "terraform").rglob("*.tf"):
         assert not re.search(r"^\s*target_size\s*=", path.read_text(), re.MULTILINE), path
+
+
+def test_every_setting_that_is_named_is_one_of_the_loaders():
+    from loader.settings.declaration import Settings
+
+    known = {f"LOADER_{name.upper()}" for name in Settings.model_fields}
+    texts = [path.read_text() for path in [*(ROOT / "terraform").rglob("*.tf"), *(ROOT / "startup").iterdir()]]
+    texts.append((ROOT / "terraform/README.md").read_text())
+    named = set(re.findall(r"\bLOADER_[A-Z_]*[A-Z]\b", "\n".join(texts)))
+    assert "LOADER_SUBSCRIPTION" in named
+    assert named <= known
