@@ -12,7 +12,10 @@ import typer
 from loader import __version__
 from loader.errors import LoaderError
 
-VERBS = ("run", "check", "plan", "dead_letters", "adopt", "publish", "local", "demo", "bench", "bridge", "settings")
+VERBS = (
+    *("run", "check", "plan", "status", "schema", "reconcile", "dead_letters", "prune", "adopt"),
+    *("publish", "local", "demo", "bench", "bridge", "settings"),
+)
 
 app = typer.Typer(
     name="loader",

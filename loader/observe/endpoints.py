@@ -17,6 +17,7 @@ from loader.observe.store import Snapshot
 
 _PROFILE_SECONDS = 5.0
 _INDEX = """loader
+/               this list, or the status page
 /metrics        Prometheus metrics
 /healthz        200 while the main loop lives
 /readyz         200 while stream and database work
@@ -63,8 +64,9 @@ class Worker:
         self._profiler.stop()
 
 
-def endpoints(subject: Subject, token: str | None = None) -> dict[str, Endpoint]:
-    """Endpoints by path. `token` opens the profile to clients elsewhere; without one it is for loopback only."""
+def endpoints(subject: Subject, token: str | None = None, page: Endpoint | None = None) -> dict[str, Endpoint]:
+    """Endpoints by path. `token` opens the profile to clients elsewhere; without one it is for loopback only.
+    `page` is what is shown at `/`, a list of the others without one."""
 
     def metrics(request: Request) -> Response:
         return Response(exposition.render(subject.snapshot()), exposition.CONTENT_TYPE)
@@ -97,7 +99,7 @@ def endpoints(subject: Subject, token: str | None = None) -> dict[str, Endpoint]
     def index(request: Request) -> Response:
         return text(HTTPStatus.OK, _INDEX)
 
-    return {"/": index, "/metrics": metrics, "/healthz": healthz, "/readyz": readyz, "/debug/profile": profile}
+    return {"/": page or index, "/metrics": metrics, "/healthz": healthz, "/readyz": readyz, "/debug/profile": profile}
 
 
 def _report(request: Request, report: Report, good: bool) -> Response:

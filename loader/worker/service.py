@@ -16,6 +16,7 @@ from loader.logs import configure
 from loader.observe.endpoints import Subject, endpoints
 from loader.observe.health import Health
 from loader.observe.http import HttpServer
+from loader.observe.page_source import PageSource
 from loader.settings.declaration import Settings
 from loader.worker.control import Control
 from loader.worker.signals import StopSignals, ignore_stop_signals
@@ -32,23 +33,24 @@ def serve(settings: Settings) -> int:
     url = settings.database_url
     info = parse_conninfo(url.get_secret_value() if url else None, os.environ)
     token = settings.http_token.get_secret_value() if settings.http_token else ""
+    database = Database(info, iam_auth=settings.iam_auth)
     close_logs = configure(settings.log_level, settings.log_to, secrets=[*info.secrets, token])
     try:
         if control is None and settings.processes != 1:
-            return _supervise(settings, token)
-        _work(settings, Database(info, iam_auth=settings.iam_auth), control, token)
+            return _supervise(settings, database, token)
+        _work(settings, database, control, token)
         return 0
     finally:
         ignore_stop_signals()
         close_logs()
 
 
-def _supervise(settings: Settings, token: str) -> int:
+def _supervise(settings: Settings, database: Database, token: str) -> int:
     count = settings.processes if isinstance(settings.processes, int) else _cpus()
     supervisor = Supervisor(
         [sys.executable, "-m", "loader", *sys.argv[1:]], count, os.environ, settings.shutdown_seconds
     )
-    with _http(settings, supervisor.fleet, token):
+    with _http(settings, supervisor.fleet, token, database):
         return supervisor.run()
 
 
@@ -86,7 +88,7 @@ def _work(settings: Settings, database: Database, control: Control | None, token
         database.describe(),
         settings.dataset,
     )
-    with _stop_on_signals(health) as stop, _http(settings, process, token) if control is None else _no_http():
+    with _stop_on_signals(health) as stop, _http(settings, process, token, database) if control is None else _no_http():
         if control is not None:
             control.start(process)
         if export is not None:
@@ -115,11 +117,12 @@ def _stop_on_signals(health: Health) -> Iterator[threading.Event]:
 
 
 @contextlib.contextmanager
-def _http(settings: Settings, subject: Subject, token: str) -> Iterator[None]:
+def _http(settings: Settings, subject: Subject, token: str, database: Database) -> Iterator[None]:
     if settings.http_port == 0:
         yield
         return
-    server = HttpServer(settings.http_host, settings.http_port, endpoints(subject, token or None))
+    page = PageSource(database, settings.dataset, settings.subscription, subject.report).page
+    server = HttpServer(settings.http_host, settings.http_port, endpoints(subject, token or None, page))
     server.start()
     try:
         yield
