@@ -1,0 +1,151 @@
+"""What the GPS feed costs: Avro in Kafka to one JSON message a road link in Pub/Sub, by bridges of their own processes.
+
+Broker, registry and Pub/Sub are processes of their own too; CPU is that of the bridge processes alone, clients and all,
+from when the first messages are through until the last ones are."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from itertools import cycle, islice
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from loader.bench.bridge import fill
+from loader.bench.cpu import peak_bytes, process_seconds
+from loader.bridge.generate.feed import Encoder, register, schema
+from loader.bridge.generate.vehicles import records
+from loader.errors import LoaderError
+from loader.local.bridge import BridgeProcess, kafka_process, registry_process
+from loader.local.pubsub_process import PubsubProcess
+from loader.pull import protocol as pb
+from loader.pull.channel import EMULATOR_VARIABLE, Stub, open_channel
+
+EXAMPLE = Path(__file__).resolve().parents[1] / "bridge" / "examples" / "gps.hcl"
+GOALS = {"records": 900_000, "columns": 1_500_000}
+"""Records a minute on one core, read one by one and in columns."""
+GOAL_AGE_SECONDS = 0.5
+PARTITIONS = 32
+_PROJECT = "projects/bench/topics"
+_START = 1_796_054_400_000
+_PATIENCE = 600.0
+_DIFFERENT = 5_000
+
+
+@dataclass(frozen=True, slots=True)
+class GpsPlan:
+    """Parameters of a run; they are part of its record."""
+
+    records: int = 100_000
+    repetitions: int = 3
+    ways: tuple[str, ...] = ("records", "columns")
+    processes: tuple[int, ...] = (1, 2)
+
+
+def values(count: int) -> Iterator[bytes]:
+    """Framed records by a schema of id 1. What is different is made once and goes round: making one takes longer than
+    bridging it."""
+    encode = Encoder(schema(), 1)
+    pool = [encode(each) for each in islice(records(1, 1_000, 1_000, _START), min(count, _DIFFERENT))]
+    return islice(cycle(pool), count)
+
+
+def example(folder: Path, way: str) -> Path:
+    """The shipped file, its records read in columns or not."""
+    text = EXAMPLE.read_text(encoding="utf-8")
+    wanted = 'subject  = "gps-value"'
+    if wanted not in text:
+        raise LoaderError(f"{EXAMPLE} has no line {wanted}")
+    file = folder / f"{way}.hcl"
+    columnar = "auto" if way == "columns" else "off"
+    file.write_text(text.replace(wanted, f'{wanted}\n    columnar = "{columnar}"'), encoding="utf-8")
+    return file
+
+
+def run_gps(plan: GpsPlan, say: Callable[[str], None]) -> dict[str, Any]:
+    """Measure each way with each number of processes in turn. The record's `results`."""
+    found: dict[str, list[dict[str, float]]] = {}
+    for number in range(plan.repetitions):
+        say(f"repetition {number + 1} of {plan.repetitions}")
+        for way in plan.ways:
+            for processes in plan.processes:
+                found.setdefault(f"{way}, {processes} process{'es' * (processes > 1)}", []).append(
+                    _once(way, processes, plan.records)
+                )
+    return {name: {key: median(run[key] for run in runs) for key in runs[0]} for name, runs in found.items()}
+
+
+def _once(way: str, processes: int, count: int) -> dict[str, float]:
+    with ExitStack() as stack:
+        brokers = stack.enter_context(kafka_process({"gps": PARTITIONS}))
+        registry = stack.enter_context(registry_process())
+        endpoint = stack.enter_context(PubsubProcess()).endpoint
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        topics = [f"{_PROJECT}/links", f"{_PROJECT}/dead"]
+        with open_channel(endpoint) as channel:
+            for topic in topics:
+                Stub(channel).create_topic(pb.Topic(name=topic))
+        register(registry, "gps-value", schema())
+        fill(brokers, "gps", values(count), PARTITIONS)
+        environ = {
+            EMULATOR_VARIABLE: endpoint,
+            "GPS_BROKERS": brokers,
+            "GPS_REGISTRY": registry,
+            "GPS_TOPIC": topics[0],
+            "GPS_DEAD_TOPIC": topics[1],
+            "BRIDGE_REGION": "bench",
+            "BRIDGE_ENVIRONMENT": "bench",
+        }
+        file = example(folder, way)
+        bridges = [stack.enter_context(BridgeProcess(file, environ)) for _ in range(processes)]
+        return _measured(bridges, count)
+
+
+def _measured(bridges: list[BridgeProcess], count: int) -> dict[str, float]:
+    deadline = time.monotonic() + _PATIENCE
+    first = _reading(bridges)
+    while first["records"] < count * 0.02:
+        _wait(deadline, first, count)
+        first = _reading(bridges)
+    last = first
+    while last["records"] < count or last["in_flight"] > 0:
+        _wait(deadline, last, count)
+        last = _reading(bridges)
+    if last["dead"]:
+        raise LoaderError(f"{last['dead']:g} records were dead letters")
+    done = last["records"] - first["records"]
+    cpu, wall = last["cpu"] - first["cpu"], last["at"] - first["at"]
+    peaks = [peak_bytes(bridge.pid) or 0 for bridge in bridges]
+    return {
+        "records_per_minute_of_cpu": round(done / cpu * 60),
+        "rows_per_minute_of_cpu": round((last["rows"] - first["rows"]) / cpu * 60),
+        "cpu_us_per_record": round(cpu / done * 1e6, 1),
+        "records_per_minute_wall": round(done / wall * 60),
+        "peak_bytes_a_process": max(peaks),
+    }
+
+
+def _wait(deadline: float, last: dict[str, float], count: int) -> None:
+    if time.monotonic() > deadline:
+        raise LoaderError(f"{last['records']:g} of {count} records are through after {_PATIENCE:g} s")
+    time.sleep(0.1)
+
+
+def _reading(bridges: list[BridgeProcess]) -> dict[str, float]:
+    total = dict.fromkeys(("records", "rows", "dead", "in_flight", "cpu"), 0.0)
+    for bridge in bridges:
+        try:
+            found = bridge.metrics()
+        except LoaderError:
+            _ = bridge.pid  # raises with what it said if it has ended
+            continue  # it is starting
+        total["records"] += found["bridge_messages_in_total"]
+        total["rows"] += found["bridge_messages_out_total"]
+        total["dead"] += found["bridge_messages_dead_total"]
+        total["in_flight"] += found["bridge_in_flight"]
+        total["cpu"] += process_seconds(bridge.pid)
+    return {**total, "at": time.monotonic()}

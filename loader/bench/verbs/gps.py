@@ -1,0 +1,88 @@
+"""`loader bench gps`: Avro records to one message a road link."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from loader.bench.verbs.report import DEFAULT_RESULTS, Results, Save, deliver, judged
+from loader.commands.options import Json
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb to `loader bench`."""
+    app.command("gps")(gps)
+
+
+def gps(
+    records: Annotated[int, typer.Option("--records", min=5_000, metavar="N", help="Records a figure.")] = 100_000,
+    repetitions: Annotated[int, typer.Option("--repetitions", min=1, metavar="N", help="Runs a figure.")] = 3,
+    way: Annotated[
+        list[str] | None, typer.Option("--way", metavar="NAME", help="records or columns; repeatable.")
+    ] = None,
+    processes: Annotated[
+        list[int] | None, typer.Option("--processes", min=1, metavar="N", help="Bridges; repeatable.")
+    ] = None,
+    save: Save = False,
+    results: Results = DEFAULT_RESULTS,
+    as_json: Json = False,
+) -> None:
+    """GPS records (about 5 links of 6 points) a minute of CPU: read one by one, and in columns; by 1 and 2 processes.
+
+    CPU is that of the bridge processes; broker, registry and Pub/Sub are processes of their own. Figures are medians.
+
+    With --json: {"benchmark", "command", "date", "machine", "cpu", "cores", "load_average", "python", "versions",
+    "parameters", "results": {NAME: {"records_per_minute_of_cpu", "rows_per_minute_of_cpu", "cpu_us_per_record",
+    "records_per_minute_wall", "peak_bytes_a_process"}}}.
+
+    Examples:
+
+        loader bench gps
+
+        loader bench gps --way columns --processes 1 --records 50000 --repetitions 1
+    """
+    import importlib.metadata
+    import importlib.util
+
+    from loader.bench.gps import GOALS, GpsPlan, run_gps
+    from loader.bench.record import make_record
+    from loader.commands.output import note, print_table
+
+    ways = tuple(way or GOALS)
+    for name in ways:
+        if name not in GOALS:
+            raise typer.BadParameter(f"{name!r} is none of {', '.join(GOALS)}", param_hint="--way")
+    if "columns" in ways and importlib.util.find_spec("polars") is None:
+        note("columns are left out: pip install 'pubsub-postgres-loader[bridge-fast]'")
+        ways = tuple(name for name in ways if name != "columns")
+    plan = GpsPlan(records, repetitions, ways, tuple(processes or (1, 2)))
+    found = run_gps(plan, note)
+    parts = ["loader bench gps", f"--records {records}", f"--repetitions {repetitions}"]
+    parts += [f"--way {name}" for name in plan.ways] + [f"--processes {number}" for number in plan.processes]
+    parameters = {
+        "records": records,
+        "repetitions": repetitions,
+        "ways": list(plan.ways),
+        "processes": list(plan.processes),
+    }
+    packages = ("confluent-kafka", "fastavro", *(("polars",) if "columns" in ways else ()))
+    versions = {name: importlib.metadata.version(name) for name in packages}
+    record = make_record("gps", " ".join(parts), parameters, found, versions)
+    if not as_json:
+        print_table(
+            ["WAY", "RECORDS/min OF CPU", "LINKS/min OF CPU", "CPU µs/RECORD", "RECORDS/min WALL", "PEAK MiB", "GOAL"],
+            [
+                [
+                    name,
+                    f"{one['records_per_minute_of_cpu']:,}",
+                    f"{one['rows_per_minute_of_cpu']:,}",
+                    f"{one['cpu_us_per_record']:,}",
+                    f"{one['records_per_minute_wall']:,}",
+                    f"{one['peak_bytes_a_process'] / 2**20:,.0f}",
+                    judged(one["records_per_minute_of_cpu"] >= GOALS[name.partition(",")[0]]),
+                ]
+                for name, one in found.items()
+            ],
+        )
+    deliver(record, as_json, save, results)
