@@ -15,6 +15,10 @@ _CHILD_ID_BYTES = 10  # dlt's DLT_ID_LENGTH_BYTES: child ids must equal the ones
 
 _signed64 = Struct(">q").unpack
 
+# Copying a hasher costs less than setting one up.
+_copy_of_digest_hasher = blake2b(digest_size=8).copy
+_copy_of_id_hasher = blake2b(digest_size=_DLT_ID_BYTES).copy
+
 
 def digest(body: bytes) -> int:
     """Signed 64-bit digest of an inflated body, kept as `_event_digest`.
@@ -22,7 +26,9 @@ def digest(body: bytes) -> int:
     BLAKE2b and not a faster checksum: an event whose identity and digest are both known is dropped as a
     duplicate, so nobody may be able to make a body that has the digest of another. Stable for ever.
     """
-    number: int = _signed64(blake2b(body, digest_size=8).digest())[0]
+    hasher = _copy_of_digest_hasher()
+    hasher.update(body)
+    number: int = _signed64(hasher.digest())[0]
     return number
 
 
@@ -31,7 +37,9 @@ def dlt_id(identity: str) -> str:
 
     BLAKE2b takes half the time of the SHAKE-128 that dlt uses; ids of root rows are free to choose. Stable for ever.
     """
-    return b2a_base64(blake2b(identity.encode(), digest_size=_DLT_ID_BYTES).digest(), newline=False).decode()
+    hasher = _copy_of_id_hasher()
+    hasher.update(identity.encode())
+    return b2a_base64(hasher.digest(), newline=False).decode()
 
 
 def child_id(parent_id: str, table: str, index: int) -> str:

@@ -27,10 +27,9 @@ from loader.plan.kind import (
     json_text,
 )
 from loader.plan.map import is_map
+from loader.plan.mould import SUSPECT, Mould, keep_mould
 from loader.plan.timestamp import instant
 
-# orjson reads integers beyond 64 bit as floats; any float that large may have been one.
-_SUSPECT = float(2**63)
 # Slots kept by all plans of a book: endless spellings of keys must not fill the memory (some 400 bytes each).
 MAX_SLOTS = 100_000
 
@@ -135,7 +134,7 @@ class Fitter:
         self._json_keys = book.rules.json_keys
         self._sequence = 0
         self._exact = False
-        self._limit = _SUSPECT
+        self._limit = SUSPECT
         self._used: set[tuple[str, str]] = set()
 
     def fit(
@@ -153,9 +152,11 @@ class Fitter:
         kept all their digits; `wanted` is the table that the event would have had if another one were allowed.
         Raises Misfit, InexactNumber (call again with an exact record), ValueError (can never be stored).
         """
+        self._sequence = sequence
         while True:
             try:
-                self._fit(sequence, table, record, system, exact, wanted)
+                if exact or wanted is not None or not self._moulded(table, record, system):
+                    self._fit(table, record, system, exact, wanted)
                 return
             except Refit:
                 self._undo(sequence)
@@ -163,18 +164,50 @@ class Fitter:
                 self._undo(sequence)
                 raise
 
+    def _moulded(self, table: str, record: dict[str, Any], system: tuple[Any, ...]) -> bool:
+        """Fit a record as the last one of its shape was fitted; False when that cannot be."""
+        plan = self.book.plans.get(table)
+        if plan is None or self._drafts:
+            return False
+        node = plan.nodes.get(self.book.rules.max_nesting)
+        if node is None:
+            return False
+        values = list(record.values())
+        mould = node.moulds.get((tuple(record), tuple(map(type, values))))
+        if mould.__class__ is not Mould:
+            return False
+        row = mould.cast(system, values)
+        if row is None:
+            return False
+        self._add(plan, row)
+        if mould.dicts or mould.lists:
+            self._exact = False
+            self._limit = SUSPECT
+            if self._used:
+                self._used.clear()
+            for position, slot in mould.dicts:
+                self._fill(plan, slot.node, values[position], row, system[0])  # type: ignore[arg-type]
+            for position, key, slot in mould.lists:
+                if values[position]:
+                    self._list(plan, node, key, slot, values[position], row, system[0])
+            self._close(plan, row)
+        return True
+
+    def _close(self, plan: TablePlan, row: list[Any]) -> None:
+        """Once a row is filled: what went to its overflow column becomes text."""
+        if 0 <= plan.overflow < len(row) and row[plan.overflow] is not None:
+            row[plan.overflow] = json_text(row[plan.overflow], self._exact)
+
     def _fit(
         self,
-        sequence: int,
         table: str,
         record: dict[str, Any],
         system: tuple[Any, ...],
         exact: bool,
         wanted: str | None,
     ) -> None:
-        self._sequence = sequence
         self._exact = exact
-        self._limit = float("inf") if exact else _SUSPECT
+        self._limit = float("inf") if exact else SUSPECT
         if self._used:
             self._used.clear()
         plan = self.policy.root(self.book, table)
@@ -185,14 +218,11 @@ class Fitter:
             if 0 <= index < len(row):
                 row[index] = wanted
         self._add(plan, row)
-        level = self.book.rules.max_nesting
-        self._fill(plan, plan.nodes.get(level) or plan.node(level), record, row, system[0])
+        node = plan.node(self.book.rules.max_nesting)
+        self._fill(plan, node, record, row, system[0])
         self._close(plan, row)
-
-    def _close(self, plan: TablePlan, row: list[Any]) -> None:
-        """Once a row is filled: what went to its overflow column becomes text."""
-        if 0 <= plan.overflow < len(row) and row[plan.overflow] is not None:
-            row[plan.overflow] = json_text(row[plan.overflow], self._exact)
+        if not self._drafts:
+            keep_mould(plan, node, (tuple(record), tuple(map(type, record.values()))), len(system))
 
     def _add(self, plan: TablePlan, row: list[Any]) -> None:
         if self._drafts:

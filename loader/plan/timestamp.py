@@ -54,16 +54,20 @@ def _in_utc(moment: datetime.datetime) -> str | None:
     return moment.isoformat(sep=" ")
 
 
-_prefixes: dict[int, str] = {}
+_prefixes: dict[str, str] = {}
 
 
 def from_micros(micros: int) -> str:
     """Text of an instant in microseconds since the epoch. The second is remembered: publish times cluster."""
-    seconds, fraction = divmod(micros, 1_000_000)
-    prefix = _prefixes.get(seconds)
+    # The digits are cut from the number's own text: formatting a fraction costs twice as much.
+    digits = str(micros)
+    prefix = _prefixes.get(digits[:-6])
     if prefix is None:
+        seconds, fraction = divmod(micros, 1_000_000)
+        prefix = datetime.datetime.fromtimestamp(seconds, _UTC).strftime("%Y-%m-%d %H:%M:%S")
+        if micros < 1_000_000:
+            return f"{prefix}.{fraction:06d}+00"
         if len(_prefixes) > 4096:
             _prefixes.clear()
-        prefix = datetime.datetime.fromtimestamp(seconds, _UTC).strftime("%Y-%m-%d %H:%M:%S")
-        _prefixes[seconds] = prefix
-    return f"{prefix}.{fraction:06d}+00"
+        _prefixes[digits[:-6]] = prefix
+    return f"{prefix}.{digits[-6:]}+00"

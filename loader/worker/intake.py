@@ -49,8 +49,10 @@ class Intake:
                 self.refused[message.ack_id] = message
                 self.letters.append(self.letter(message, error))
                 continue
-            if len(events) != 1:
-                self._expect(message, len(events))
+            if len(events) == 1:
+                yield events[0]
+                continue
+            self._expect(message, len(events))
             yield from events
 
     def letter(self, message: Message, error: Refused) -> Letter:
