@@ -13,7 +13,7 @@ import time
 from collections import deque
 from typing import Any
 
-from google.cloud import pubsub_v1
+import google.cloud.pubsub_v1 as pubsub_v1
 
 from loader.bench.stock import StockPipeline
 

@@ -43,7 +43,7 @@ def _multiply(conn: psycopg.Connection, dataset: str, name: str, factor: int) ->
         (table.as_string(conn),),
     ).fetchone()
     names = [sql.Identifier(column) for column in columns]
-    values = [sql.SQL("r.") + column for column in names]
+    values: list[sql.Composable] = [sql.SQL("r.") + column for column in names]
     if parents:
         names.append(sql.Identifier("_dlt_parent_id"))
         values.append(sql.SQL("r._dlt_parent_id"))
