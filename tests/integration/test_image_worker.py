@@ -35,7 +35,8 @@ class Engine:
     def __init__(self, name: str, options: tuple[str, ...] = (), run_options: tuple[str, ...] = ()) -> None:
         self.name, self.options, self.run_options = name, options, run_options
 
-    def call(self, *arguments: str, check: bool = True, seconds: float = 60) -> subprocess.CompletedProcess[str]:
+    # A store without overlays copies every layer for each container: that takes its time.
+    def call(self, *arguments: str, check: bool = True, seconds: float = 240) -> subprocess.CompletedProcess[str]:
         """Fails the test with the output, unless `check` is false."""
         done = subprocess.run(
             [self.name, *self.options, *arguments], capture_output=True, text=True, timeout=seconds, cwd=ROOT
@@ -44,7 +45,7 @@ class Engine:
             pytest.fail(f"{self.name} {' '.join(arguments)}: {done.stdout[-2000:]}{done.stderr[-4000:]}")
         return done
 
-    def run(self, *arguments: str, check: bool = True, seconds: float = 60) -> subprocess.CompletedProcess[str]:
+    def run(self, *arguments: str, check: bool = True, seconds: float = 240) -> subprocess.CompletedProcess[str]:
         """`run` with what this machine needs."""
         return self.call("run", *self.run_options, *arguments, check=check, seconds=seconds)
 
