@@ -18,7 +18,7 @@ Fetch = Callable[[str], tuple[int, bytes]]
 
 NEEDED = "needs monitoring.viewer"
 _SCOPE = "https://www.googleapis.com/auth/monitoring.read"
-_HOST = "https://monitoring.googleapis.com"
+HOST = "https://monitoring.googleapis.com"
 _SECONDS = 5.0
 # Figures are sampled each minute and come up to four minutes late.
 # https://cloud.google.com/monitoring/api/metrics_gcp_p_z#gcp-pubsub
@@ -32,11 +32,11 @@ def read_backlog(subscription: str | None, now: datetime.datetime, fetch: Fetch 
     if not subscription:
         return Backlog(note="unknown (LOADER_SUBSCRIPTION is not set)")
     if fetch is None:
-        if os.environ.get("PUBSUB_EMULATOR_HOST", "").strip():  # not by loader.pull: a supervisor does without gRPC
+        if os.environ.get("PUBSUB_EMULATORHOST", "").strip():  # not by loader.pull: a supervisor does without gRPC
             return Backlog(note="unknown (an emulator has no Cloud Monitoring)")
         if not has_credentials():
             return Backlog(note=f"unknown ({NEEDED}; this machine has no Google credentials)")
-        fetch = _default_fetch
+        fetch = default_fetch
     try:
         messages = _newest(fetch, subscription, _MESSAGES, now)
         oldest = _newest(fetch, subscription, _OLDEST, now)
@@ -57,10 +57,10 @@ def _newest(fetch: Fetch, subscription: str, metric: str, now: datetime.datetime
     query = {
         "filter": f'metric.type = "pubsub.googleapis.com/subscription/{metric}"'
         f' AND resource.labels.subscription_id = "{name}"',
-        "interval.startTime": _time(now - _LOOK_BACK),
-        "interval.endTime": _time(now),
+        "interval.startTime": rfc3339(now - _LOOK_BACK),
+        "interval.endTime": rfc3339(now),
     }
-    status, body = fetch(f"{_HOST}/v3/projects/{project}/timeSeries?{urlencode(query)}")
+    status, body = fetch(f"{HOST}/v3/projects/{project}/timeSeries?{urlencode(query)}")
     if status in (401, 403):
         raise _Refused(f"unknown ({NEEDED})")
     if status != 200:
@@ -76,7 +76,7 @@ def _newest(fetch: Fetch, subscription: str, metric: str, now: datetime.datetime
 
 def has_credentials(environ: os._Environ[str] | dict[str, str] = os.environ) -> bool:
     """Whether default credentials are at hand without asking the network where this machine stands."""
-    if environ.get("GOOGLE_APPLICATION_CREDENTIALS") or environ.get("GCE_METADATA_HOST"):
+    if environ.get("GOOGLE_APPLICATION_CREDENTIALS") or environ.get("GCE_METADATAHOST"):
         return True
     folder = environ.get("CLOUDSDK_CONFIG")
     home = Path(folder) if folder else Path(environ.get("HOME", "/nonexistent")) / ".config" / "gcloud"
@@ -88,7 +88,8 @@ def has_credentials(environ: os._Environ[str] | dict[str, str] = os.environ) -> 
         return False
 
 
-def _default_fetch(url: str) -> tuple[int, bytes]:
+def default_fetch(url: str) -> tuple[int, bytes]:
+    """GET with this machine's credentials. Raises OSError."""
     import google.auth
     from google.auth.exceptions import GoogleAuthError
     from google.auth.transport.requests import AuthorizedSession
@@ -102,5 +103,6 @@ def _default_fetch(url: str) -> tuple[int, bytes]:
         raise OSError(str(error)) from error
 
 
-def _time(moment: datetime.datetime) -> str:
+def rfc3339(moment: datetime.datetime) -> str:
+    """A time as Google's APIs write it."""
     return moment.astimezone(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -72,7 +72,7 @@ def test_what_cannot_be_known_says_why(reply, said):
 
 
 def test_no_host_is_contacted_without_credentials_or_beside_an_emulator(monkeypatch, tmp_path):
-    monkeypatch.setattr("loader.status.monitoring._default_fetch", lambda url: pytest.fail("asked a host"))
+    monkeypatch.setattr("loader.status.monitoring.default_fetch", lambda url: pytest.fail("asked a host"))
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("GOOGLE_APPLICATION_CREDENTIALS", raising=False)
     monkeypatch.delenv("CLOUDSDK_CONFIG", raising=False)

@@ -1,0 +1,48 @@
+"""Rows in the tables, counted by load id, against the receipts that each load wrote in its own transaction."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import psycopg
+from psycopg import sql
+
+from loader.reconcile.gap import MOST_LISTED, Checked, Gap
+from loader.reconcile.layout import Layout
+
+_LOADED = """
+select table_name, count(distinct load_id), sum(row_count)::bigint from {receipts}
+where table_name <> '' and load_id >= %(since)s group by 1 order by 1
+"""
+# Receipts of one load and table add up: rewriting a load's rows may write a negative one. A load without receipts is
+# none of ours (stock dlt's), or its receipts were pruned: nothing is known about it.
+_COMPARE = """
+select r.load_id, r.wanted, coalesce(t.found, 0)
+from (select load_id, sum(row_count)::bigint as wanted from {receipts}
+      where table_name = %(table)s and load_id >= %(since)s group by 1) r
+left join ({rows}) t on t.load_id = r.load_id
+where r.wanted <> coalesce(t.found, 0) order by 1 limit %(limit)s
+"""
+
+
+def compare_receipts(conn: psycopg.Connection[Any], layout: Layout, since: str) -> Checked:
+    """Loads from the load id `since` on. Reads every table once. Raises psycopg.Error."""
+    receipts = sql.Identifier(layout.dataset, "_receipts")
+    gaps: list[Gap] = []
+    total = tables = 0
+    query = sql.SQL(_LOADED).format(receipts=receipts)
+    for table, loads, wanted in conn.execute(query, {"since": since}).fetchall():
+        total += wanted
+        tables += 1
+        path = layout.path(table)
+        if path is None:
+            if wanted:
+                gone = "the table is gone" if table not in layout.columns else "its rows lead to no load id"
+                gaps.append(Gap("receipts", f"table {table}", wanted, 0, f"{gone}; {loads} loads wrote to it"))
+            continue
+        compare = sql.SQL(_COMPARE).format(receipts=receipts, rows=layout.rows_by_load(path))
+        values = {"since": since, "table": table, "limit": MOST_LISTED}
+        for load_id, expected, found in conn.execute(compare, values).fetchall():
+            difference = f"{abs(expected - found)} rows {'missing' if found < expected else 'too many'}"
+            gaps.append(Gap("receipts", f"load {load_id}, table {table}", expected, found, difference))
+    return Checked("receipts", f"{total:,} rows of {tables} tables by load id", tuple(gaps[:MOST_LISTED]))
