@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+
+import psycopg
 
 from loader.dead_letter.letter import Letter
 from loader.message.message import Event
+from loader.plan.book import Table
 from loader.plan.fit import Rows
 from loader.plan.fitting import Fitted
 
@@ -55,6 +58,14 @@ class BundleLoad:
     """Its rows were searched for refused ones."""
     copying: Rows | None = None
     """While it is written: the table whose rows are sent, to which an error belongs."""
+    replaced: set[int] = field(default_factory=set)
+    """Events of a backfill whose rows are written anew: the ones that are there make way in the same transaction."""
+    dataset_tables: Mapping[str, Table] = field(default_factory=dict)
+    """The dataset's tables, where `replaced` events may have rows."""
+    cleared: set[str] = field(default_factory=set)
+    """Once it is written: `_dlt_id` of the events that had rows before."""
+    note: Callable[[psycopg.Cursor, BundleLoad], None] | None = None
+    """What else is written in the transaction, at its end: the progress of a backfill."""
     checking: bool = False
     """While it is written: all rows are sent and the constraints that wait for the end are checked."""
 

@@ -6,7 +6,9 @@ The algorithm (SQL in statement.py):
     dead letters 'event id reused'; again from 1. Child rows whose root row is gone are removed first.
  3. An error that blames a row: roll back; find the refused events (isolation.py); they become dead letters with all
     their child rows, or are held when there are suspiciously many; again from 1.
- 4. Anything else is raised: the caller backs off, relearns or halves (sqlstate.py).
+ 4. Events that a backfill replaces have their rows deleted at the start of 1 (replacement.py), and are never taken for
+    duplicates in 2: whoever wrote their rows meanwhile, those make way at the next try.
+ 5. Anything else is raised: the caller backs off, relearns or halves (sqlstate.py).
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ import psycopg
 from loader.copy.bundle_load import BundleLoad
 from loader.copy.isolation import CHECK_NOW, CopyFailed, Isolation, NotIsolated, blames_a_row
 from loader.copy.overflow import move_to_overflow
+from loader.copy.replacement import Replacement
 from loader.copy.sentence import TOO_LARGE, pass_sentence
 from loader.copy.statement import Statements
 from loader.database.sqlstate import Verdict, verdict
@@ -50,6 +53,7 @@ class Committer:
 
     def __init__(self, dataset: str, worker: str, exact: Exact) -> None:
         self._statements = Statements(dataset)
+        self._replacement = Replacement(dataset)
         self._worker = worker
         self._exact = exact
         self._expect_duplicates = 0
@@ -60,11 +64,13 @@ class Committer:
         """Store the load; afterwards it says what was stored, what was there already, what died and what is held.
 
         `confirm` is called before any row is blamed: it raises when the tables are not as the rows were fitted to.
-        Raises psycopg.Error (step 4), OverflowNeeded, NotIsolated; nothing is stored then.
+        Raises psycopg.Error (step 5), OverflowNeeded, NotIsolated; nothing is stored then.
         """
-        deadlocks = searches = 0
+        deadlocks = searches = clashes = 0
         isolate = False
         self._skip_letters_of_stored_events(conn, load)
+        if load.replaced:
+            self._drop_reused(conn, load)
         if self._expect_duplicates:
             self._expect_duplicates -= 1
             self._drop_present(conn, load)
@@ -83,7 +89,9 @@ class Committer:
                 judged = verdict(error)
                 if judged is Verdict.UNIQUE and rows is not None and not blames_a_row(error, rows):
                     if not self._make_way(conn, load, rows):
-                        raise
+                        if not load.replaced or clashes >= _DEADLOCKS:
+                            raise
+                        clashes += 1
                 elif (rows is not None or load.checking) and blames_a_row(error, rows):
                     if searches >= _FRUITLESS:
                         raise NotIsolated(error) from error
@@ -99,6 +107,7 @@ class Committer:
     def _write(self, conn: psycopg.Connection, load: BundleLoad) -> None:
         fitted = load.fitted
         with conn.cursor() as cursor:
+            load.cleared = self._replacement.clear(cursor, load)
             for rows in load.tables():
                 load.copying = rows
                 self._copy(cursor, rows, None)
@@ -117,6 +126,8 @@ class Committer:
             self._resolve_letters(cursor, load)
             cursor.executemany(self._statements.receipt, self._receipts(load))
             cursor.execute(self._statements.load, (fitted.load_id, *load.schema))
+            if load.note is not None:
+                load.note(cursor, load)
 
     def _copy(self, cursor: psycopg.Cursor, rows: Rows, positions: Sequence[int] | None) -> None:
         """COPY all rows of a table, or those at `positions`. Raises CopyFailed only in the second form."""
@@ -157,7 +168,8 @@ class Committer:
         fitted = load.fitted
         by_table: dict[str, list[int]] = {}
         for sequence in load.sequences():
-            by_table.setdefault(fitted.roots[sequence], []).append(sequence)
+            if sequence not in load.replaced:
+                by_table.setdefault(fitted.roots[sequence], []).append(sequence)
         gone: list[int] = []
         for table, sequences in by_table.items():
             there = self._present(conn, table, [fitted.row_ids[sequence] for sequence in sequences])
@@ -176,6 +188,21 @@ class Committer:
                     load.letters.append(reused_letter(event, self._exact))
         load.drop(gone)
         return len(gone)
+
+    def _drop_reused(self, conn: psycopg.Connection, load: BundleLoad) -> None:
+        """Take out the replaced events whose identity is another event's: that one keeps its rows."""
+        fitted = load.fitted
+        by_table: dict[str, list[int]] = {}
+        for sequence in sorted(load.replaced):
+            by_table.setdefault(fitted.roots[sequence], []).append(sequence)
+        for table, sequences in by_table.items():
+            there = self._present(conn, table, [fitted.row_ids[sequence] for sequence in sequences])
+            for sequence in sequences:
+                event = fitted.events[sequence]
+                if there.get(fitted.row_ids[sequence], event.digest) not in (None, event.digest):
+                    load.drop([sequence])
+                    load.dead.append(event)
+                    load.letters.append(reused_letter(event, self._exact))
 
     def _present(self, conn: psycopg.Connection, table: str, row_ids: list[str]) -> dict[str, int | None]:
         with conn.transaction():
@@ -209,6 +236,7 @@ class Committer:
 
         search = Isolation(conn, copy)
         with conn.transaction(force_rollback=True), conn.cursor() as cursor:
+            self._replacement.clear(cursor, load)
             found = search.search(load)
             for refused in found:
                 rows = load.fitted.tables[refused.table or ""]
@@ -224,6 +252,7 @@ class Committer:
             raise OverflowNeeded(no_overflow)
         if not found:
             with conn.transaction(force_rollback=True), conn.cursor() as cursor:
+                self._replacement.clear(cursor, load)
                 found = search.search_events(load)
         found = [refused for refused in found if refused]
         for refused in found:

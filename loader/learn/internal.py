@@ -7,6 +7,8 @@ DISCARDS = "_discards"
 RECEIPTS = "_receipts"
 SCHEMA_LOG = "_schema_log"
 WORKERS = "_workers"
+BACKFILLS = "_backfills"
+BACKFILL_PROGRESS = "_backfill_progress"
 
 TABLES: dict[str, str] = {
     # Every message (or element of an array) that could not be loaded, with the reason. Open until resolved_at is set
@@ -95,6 +97,50 @@ create table if not exists {schema}._workers (
     seen_at timestamptz not null default now(),
     messages_held bigint not null,
     alert text
+) with (fillfactor = 50)""",
+    # Orders to the workers of a subscription (loader/backfill/order.py), in force until ended_at; and how far a refill
+    # from a raw column has come. `request` is what was asked for: asking the same again goes on with it.
+    BACKFILLS: """
+create table if not exists {schema}._backfills (
+    backfill_id text primary key,
+    request jsonb not null,
+    subscription text,
+    aside boolean not null,
+    since timestamptz,
+    until timestamptz,
+    tables text[],
+    replace boolean not null,
+    safety_snapshot text,
+    estimated_messages bigint,
+    settled_before timestamptz,
+    ordered_at timestamptz not null default now(),
+    sought_at timestamptz,
+    position text,
+    rows_read bigint not null default 0,
+    rows_filled bigint not null default 0,
+    ended_at timestamptz,
+    outcome text
+)""",
+    # Two orders for one subscription could not both be kept.
+    "_backfills_open": """
+create unique index if not exists _backfills_open on {schema}._backfills (subscription) where ended_at is null""",
+    # What each lane of each worker has done of an order, written by the loads' own transactions.
+    BACKFILL_PROGRESS: """
+create table if not exists {schema}._backfill_progress (
+    backfill_id text not null,
+    worker text not null,
+    lane text not null,
+    messages bigint not null default 0,
+    events_new bigint not null default 0,
+    rows_new bigint not null default 0,
+    events_there bigint not null default 0,
+    events_rewritten bigint not null default 0,
+    events_skipped bigint not null default 0,
+    dead_letters bigint not null default 0,
+    waiting bigint not null default 0,
+    replayed_at timestamptz,
+    seen_at timestamptz not null default now(),
+    primary key (backfill_id, worker, lane)
 ) with (fillfactor = 50)""",
 }
 

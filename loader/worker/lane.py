@@ -11,6 +11,7 @@ from typing import Protocol, TypeVar
 
 import psycopg
 
+from loader.backfill.order import Sift
 from loader.copy.bundle_load import BundleLoad, Discard
 from loader.copy.committer import Committer, OverflowNeeded, reused_letter
 from loader.copy.isolation import NotIsolated
@@ -25,6 +26,7 @@ from loader.plan.fit import MAX_SLOTS, Policy
 from loader.plan.fitting import Source, fit_events
 from loader.worker.backoff import Backoff
 from loader.worker.batch import Batch, EventBatch
+from loader.worker.orders import Orders
 
 log = logging.getLogger(__name__)
 
@@ -65,6 +67,8 @@ class Loaded:
 
     load: BundleLoad
     misfits: list[Event] = field(default_factory=list)
+    skipped: list[Event] = field(default_factory=list)
+    """What a backfill brought back and its order leaves out."""
     fit_seconds: float = 0.0
     """Decoding and fitting."""
     copy_seconds: float = 0.0
@@ -86,7 +90,9 @@ class Lane:
         application_name: str,
         load_ids: LoadIds,
         policy: Callable[[], Policy] | None = None,
+        orders: Orders | None = None,
     ) -> None:
+        self.name = application_name
         self.learner = learner
         self.source = source
         self.abort = abort
@@ -94,9 +100,9 @@ class Lane:
         self._connector = connector
         self._committer = committer
         self._rules = rules
-        self._application_name = application_name
         self._load_ids = load_ids
         self._policy = policy
+        self._orders = orders
         self._conn: psycopg.Connection | None = None
         self._book: Book | None = None
         self._book_time = 0.0
@@ -174,7 +180,7 @@ class Lane:
         """The lane's connection, opened anew if it broke."""
         if self._conn is None or self._conn.closed or self._conn.broken:
             self._conn = None
-            self._conn = self._connector.connect(self._application_name, autocommit=True)
+            self._conn = self._connector.connect(self.name, autocommit=True)
         return self._conn
 
     def offer(self, snapshot: Snapshot) -> None:
@@ -209,7 +215,10 @@ class Lane:
         book = self._current_book(conn)
         started = time.monotonic()
         policy = self._policy() if self._policy is not None else None
-        fitted = fit_events(book, batch.events(), self._load_ids.next(), self.source, policy)
+        order = self._orders.read(conn) if self._orders is not None else None
+        sift = Sift(order) if order is not None else None
+        events = batch.events() if sift is None else sift.events(batch.events())
+        fitted = fit_events(book, events, self._load_ids.next(), self.source, policy)
         fitted_at = time.monotonic()
         load = BundleLoad(
             fitted, list(batch.letters()), list(batch.discards), attempt=batch.attempt, minority=batch.minority
@@ -224,11 +233,34 @@ class Lane:
         for event in fitted.reused:
             load.letters.append(reused_letter(event, self.source.exact))
             load.dead.append(event)
+        if sift is not None:
+            self._obey(sift, load)
         if fitted.events or load.letters or load.discards:
             self._committer.commit(conn, load, self._confirm_plans)
+        elif sift is not None and sift.skipped:
+            self._note_skipped(conn, sift)
         self.health.database_works()
         names.trim_caches()
-        return Loaded(load, fitted.misfits, fitted_at - started, time.monotonic() - fitted_at)
+        skipped = sift.skipped if sift is not None else []
+        return Loaded(load, fitted.misfits, skipped, fitted_at - started, time.monotonic() - fitted_at)
+
+    def _obey(self, sift: Sift, load: BundleLoad) -> None:
+        """A backfill is on: leave out, replace and count as its order says."""
+        assert self._orders is not None
+        assert self._book is not None
+        orders, order = self._orders, sift.order
+        load.letters = [letter for letter in load.letters if sift.keeps(letter.message, letter.root)]
+        load.replaced = sift.replaced(load.fitted)
+        load.dataset_tables = self._book.tables
+        load.note = lambda cursor, written: orders.note(cursor, order, self.name, written, sift.skipped)
+        if sift.met:
+            orders.follow(order)
+
+    def _note_skipped(self, conn: psycopg.Connection, sift: Sift) -> None:
+        """Nothing was left to load."""
+        assert self._orders is not None
+        with conn.transaction(), conn.cursor() as cursor:
+            self._orders.note(cursor, sift.order, self.name, None, sift.skipped)
 
     def _current_book(self, conn: psycopg.Connection) -> Book:
         offered, self._offered = self._offered, None

@@ -23,6 +23,7 @@ from loader.worker.held import HeldEvents
 from loader.worker.intake import Intake
 from loader.worker.lane import Abandoned, Lane, Loaded
 from loader.worker.learning import Learning
+from loader.worker.orders import Orders
 from loader.worker.settlement import Settlement
 
 log = logging.getLogger(__name__)
@@ -75,6 +76,7 @@ class Worker:
         shutdown_seconds: float,
         control: Control | None = None,
         heartbeat: Heartbeat | None = None,
+        orders: Orders | None = None,
     ) -> None:
         """`control` is the link to a supervisor, which remembers what was in flight when a worker died."""
         self.puller = puller
@@ -84,6 +86,7 @@ class Worker:
         """Oldest publish time (microseconds) of what is being loaded; None when nothing is."""
         self._control = control
         self._heartbeat = heartbeat
+        self._orders = orders
         self._bundler = Bundler(puller, window)
         self._lane = lane
         self._intake = intake
@@ -153,6 +156,9 @@ class Worker:
     def _beat(self) -> None:
         if self._heartbeat is not None and not self._stop.is_set():
             self._heartbeat.beat(self._lane, lambda: self.puller.state.held, self.alert)
+        if self._orders is not None and not self._stop.is_set():
+            healthy = self.puller.state.healthy
+            self._orders.report(self._lane, len(self.held) + self.learning.waiting + (not healthy))
 
     def _load_bundle(self, bundle: Bundle) -> None:
         self._observer.bundle_closed(bundle)
@@ -217,7 +223,7 @@ class Worker:
         """After the commit, never before: ack what is settled, pass on the rest."""
         load = loaded.load
         self._settlement.settle(load.loaded())
-        for events in (load.duplicates, load.fitted.duplicates, load.dead):
+        for events in (load.duplicates, load.fitted.duplicates, load.dead, loaded.skipped):
             self._settlement.settle(events)
         for held in load.held:
             log.warning(
@@ -249,7 +255,7 @@ class Worker:
     def _learned_load(self, loaded: Loaded) -> None:
         load = loaded.load
         self._settlement.settle(load.loaded())
-        for events in (load.duplicates, load.fitted.duplicates, load.dead):
+        for events in (load.duplicates, load.fitted.duplicates, load.dead, loaded.skipped):
             self._settlement.settle(events)
         for held in load.held:
             self.held.add(held, 1)
