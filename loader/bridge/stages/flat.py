@@ -47,7 +47,10 @@ class Flat:
         else:
             chosen = [(key,) for key in element if not (self.raw and is_list(key))]
         elements = [(path, self._name(path, "element_", taken)) for path in chosen]
-        kept = list(self.keep) if self.keep is not None else [(key,) for key in record if key != self.each[0]]
+        if self.keep is not None:
+            kept = list(self.keep)
+        else:  # a list further down was taken out of its object before
+            kept = [(key,) for key in record if key != self.each[0] or len(self.each) > 1]
         return Names([(path, self._name(path, "parent_", taken)) for path in kept], elements)
 
     def _name(self, path: Path, prefix: str, taken: set[str]) -> str:
