@@ -35,6 +35,9 @@ class Held:
     """Most events of the table were refused: then the database is at fault, and they are never dead letters."""
 
 
+_STORED: list[object] = []
+
+
 @dataclass(slots=True)
 class BundleLoad:
     """Input and, once it is committed, outcome of one load."""
@@ -87,6 +90,11 @@ class BundleLoad:
             if len(keep) < len(rows.owners):
                 rows.rows = [rows.rows[position] for position in keep]
                 rows.owners = [rows.owners[position] for position in keep]
+
+    def let_go(self) -> None:
+        """The rows are stored: only their number is kept, for they weigh as much as the messages they came from."""
+        for rows in self.fitted.tables.values():
+            rows.rows = [_STORED] * len(rows.rows)
 
     def loaded(self) -> list[Event]:
         """The events whose rows are stored."""

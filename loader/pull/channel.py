@@ -29,6 +29,9 @@ _OPTIONS: tuple[tuple[str, Any], ...] = (
     ("grpc.http2.max_pings_without_data", 0),
     # Channels share a TCP connection unless told otherwise: then a new channel could not leave a dead connection.
     ("grpc.use_local_subchannel_pool", 1),
+    # A fixed window: gRPC would widen it to tens of megabytes of messages that flow control has counted already.
+    ("grpc.http2.bdp_probe", 0),
+    ("grpc.http2.lookahead_bytes", 1 << 20),
     ("grpc.initial_reconnect_backoff_ms", 200),
     ("grpc.max_reconnect_backoff_ms", 5_000),
 )

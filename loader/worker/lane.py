@@ -239,6 +239,7 @@ class Lane:
             self._committer.commit(conn, load, self._confirm_plans)
         elif sift is not None and sift.skipped:
             self._note_skipped(conn, sift)
+        load.let_go()
         self.health.database_works()
         names.trim_caches()
         skipped = sift.skipped if sift is not None else []

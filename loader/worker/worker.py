@@ -23,6 +23,7 @@ from loader.worker.held import HeldEvents
 from loader.worker.intake import Intake
 from loader.worker.lane import Abandoned, Lane, Loaded
 from loader.worker.learning import Learning
+from loader.worker.memory import make_trim
 from loader.worker.orders import Orders
 from loader.worker.settlement import Settlement
 
@@ -100,6 +101,7 @@ class Worker:
         self._fatal: BaseException | None = None
         self._last_log = time.monotonic()
         self._last_collect = time.monotonic()
+        self._trim = make_trim()
 
     @property
     def alert(self) -> str | None:
@@ -142,6 +144,7 @@ class Worker:
             if waiting is not None:
                 batch = EventBatch(waiting.held.events, attempt=waiting.attempt, minority=not waiting.held.majority)
                 self._store(batch, None, waiting.held.events)
+                del batch
                 continue
             bundle = self._bundler.next(self._stop)
             if bundle is None:
@@ -152,6 +155,9 @@ class Worker:
                 self._idle()
                 continue
             self._load_bundle(bundle)
+            # What was loaded must not stay in memory while the next bundle gathers.
+            del bundle
+            self._trim()
 
     def _beat(self) -> None:
         if self._heartbeat is not None and not self._stop.is_set():
