@@ -80,7 +80,19 @@ class Node:
 class TablePlan:
     """How rows of one table are built. Column order is fixed for the life of the plan."""
 
-    __slots__ = ("blank", "children", "columns", "index", "nodes", "overflow", "owners", "path", "table", "taken_by")
+    __slots__ = (
+        "blank",
+        "children",
+        "columns",
+        "crowded",
+        "index",
+        "nodes",
+        "overflow",
+        "owners",
+        "path",
+        "table",
+        "taken_by",
+    )
 
     def __init__(self, table: Table, path: tuple[str, ...], first: Iterable[str]) -> None:
         self.table = table
@@ -97,6 +109,8 @@ class TablePlan:
         self.owners: dict[int, tuple[Node, str, Slot]] = {}
         self.children: dict[tuple[str, ...], TablePlan] = {}
         self.taken_by: dict[str, Slot] = {}
+        self.crowded: set[str] = set()
+        """Child tables that lists under several keys fill."""
 
     def node(self, level: int) -> Node:
         """The top object of a row at this nesting level."""

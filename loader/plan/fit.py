@@ -412,10 +412,14 @@ class Fitter:
                 child = plan.children[path] = answer
             slot.child = child
             taker = plan.taken_by.setdefault(child.table.name, slot)
-            if taker is not slot and not (taker.shared and slot.shared):
+            if taker is not slot:
                 # Ids of list elements hold the table and the position: two lists in one table would collide.
-                taker.shared = slot.shared = True
-                raise Refit
+                slot.shared = True
+                if child.table.name not in plan.crowded:
+                    # Rows of this very record may stand there unnoted, even if the keys shared a column before.
+                    plan.crowded.add(child.table.name)
+                    taker.shared = True
+                    raise Refit
             if plan.table.columns.get(slot.name) is None and key in node.slots:
                 node.slots[key] = (list, -1, LIST, slot)
         if slot.shared:

@@ -168,3 +168,18 @@ def test_more_spellings_of_keys_than_a_plan_remembers(
     loading.load(records)
     assert stored(loading) == sent(records * 2)
     assert loading.letters() == []
+
+
+@pytest.mark.parametrize("nesting", [1, 10])
+def test_lists_under_two_keys_that_shared_a_column_before(new_loading: Callable[..., Loading], nesting: int) -> None:
+    loading = new_loading(max_nesting=nesting)
+    records: list[dict[str, Any]] = [
+        {"eventName": "t", "user_id": False},
+        {"eventName": "t", "userId": [1], "user_id": [2]},
+        {"eventName": "t", "user_id": [2**70, {"a": 1}], "userId": [1], "UserId": [[3]]},
+    ]
+    for start in range(3):
+        loading.load(records[start:] + records[:start])
+    assert stored(loading) == sent(records * 3)
+    assert loading.letters() == []
+    assert loading.patience.errors == []
