@@ -57,6 +57,8 @@ class BundleLoad:
     dead: list[Event] = field(default_factory=list)
     """Events that became letters while the load was written."""
     held: list[Held] = field(default_factory=list)
+    moments: dict[str, list[int]] = field(default_factory=dict)
+    """`published`, as it was when the load was written: receipts, the log and the metrics are made from it."""
     isolated: bool = False
     """Its rows were searched for refused ones."""
     copying: Rows | None = None
@@ -90,6 +92,21 @@ class BundleLoad:
             if len(keep) < len(rows.owners):
                 rows.rows = [rows.rows[position] for position in keep]
                 rows.owners = [rows.owners[position] for position in keep]
+
+    def published(self) -> dict[str, list[int]]:
+        """Publish times (microseconds) of the events that are stored, by root table."""
+        events, roots = self.fitted.events, self.fitted.roots
+        distinct = set(roots)
+        if len(distinct) == 1:
+            return {distinct.pop(): [event.message.published for event in self.loaded()]}
+        published: dict[str, list[int]] = {root: [] for root in distinct}
+        if self._dropped:
+            for sequence in self.sequences():
+                published[roots[sequence]].append(events[sequence].message.published)
+        else:
+            for root, event in zip(roots, events, strict=True):
+                published[root].append(event.message.published)
+        return {root: moments for root, moments in published.items() if moments}
 
     def let_go(self) -> None:
         """The rows are stored: only their number is kept, for they weigh as much as the messages they came from."""

@@ -315,27 +315,13 @@ class Committer:
     def _receipts(self, load: BundleLoad) -> list[tuple[Any, ...]]:
         """One receipt a table with rows; what has no table stands under the empty name."""
         fitted = load.fitted
-        published: dict[str, list[int]] = {}
-        counts: dict[str, int] = {}
-        for sequence in load.sequences():
-            root = fitted.roots[sequence]
-            moment = fitted.events[sequence].message.published
-            span = published.get(root)
-            if span is None:
-                published[root] = [moment, moment]
-            elif moment < span[0]:
-                span[0] = moment
-            elif moment > span[1]:
-                span[1] = moment
-            counts[root] = counts.get(root, 0) + 1
+        load.moments = load.published()
         result: list[tuple[Any, ...]] = []
         for rows in load.tables():
             name = rows.plan.table.name
-            span = published.get(name)
-            oldest, newest = (from_micros(span[0]), from_micros(span[1])) if span else (None, None)
-            result.append(
-                (fitted.load_id, name, len(rows.rows), counts.get(name, 0), 0, 0, 0, oldest, newest, self._worker)
-            )
+            moments = load.moments.get(name, [])
+            oldest, newest = (from_micros(min(moments)), from_micros(max(moments))) if moments else (None, None)
+            result.append((fitted.load_id, name, len(rows.rows), len(moments), 0, 0, 0, oldest, newest, self._worker))
         duplicates = len(load.duplicates) + len(fitted.duplicates)
         if duplicates or load.letters or load.discard_count:
             result.append(

@@ -55,7 +55,7 @@ class LoaderMetrics:
         """Everything that a committed load tells; `committed` is its Unix time, now unless told otherwise."""
         moment = self._clock() if committed is None else committed
         fitted = load.fitted
-        for table, moments in _published_by_root(load).items():
+        for table, moments in load.moments.items():
             self.events_loaded(table, moments, moment)
         for rows in load.tables():
             self.store.add("loader_rows_loaded_total", len(rows.rows), rows.plan.table.name)
@@ -166,17 +166,6 @@ class LoaderMetrics:
         put("loader_messages_held", state.held)
         put("loader_message_bytes_held", state.held_bytes)
         put("loader_messages_unread", state.unread)
-
-
-def _published_by_root(load: BundleLoad) -> dict[str, list[int]]:
-    events, roots = load.fitted.events, load.fitted.roots
-    distinct = set(roots)
-    if len(distinct) == 1:
-        return {distinct.pop(): [event.message.published for event in load.loaded()]}
-    published: dict[str, list[int]] = {root: [] for root in distinct}
-    for sequence in load.sequences():
-        published[roots[sequence]].append(events[sequence].message.published)
-    return published
 
 
 def count_ages(published: Sequence[int], committed: int) -> tuple[list[int], float]:

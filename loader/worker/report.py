@@ -47,20 +47,10 @@ class LoadReport:
 def report_of(bundle: Bundle | None, loaded: Loaded, committed_at: float) -> LoadReport:
     """Sum a load up; once a load, so that the way of a message stays short."""
     load, fitted = loaded.load, loaded.load.fitted
-    events_by_table: dict[str, int] = {}
-    oldest: dict[str, float] = {}
-    newest: dict[str, float] = {}
-    for sequence in load.sequences():
-        root = fitted.roots[sequence]
-        age = committed_at - fitted.events[sequence].message.published / 1_000_000
-        if root not in events_by_table:
-            events_by_table[root], oldest[root], newest[root] = 1, age, age
-            continue
-        events_by_table[root] += 1
-        if age > oldest[root]:
-            oldest[root] = age
-        elif age < newest[root]:
-            newest[root] = age
+    ages = {
+        root: (committed_at - min(moments) / 1e6, committed_at - max(moments) / 1e6)
+        for root, moments in load.moments.items()
+    }
     tables = {rows.plan.table.name: len(rows.rows) for rows in load.tables()}
     letters: dict[tuple[str, str], int] = {}
     for letter in load.letters:
@@ -73,9 +63,9 @@ def report_of(bundle: Bundle | None, loaded: Loaded, committed_at: float) -> Loa
         events=load.live,
         rows=sum(tables.values()),
         tables=tables,
-        events_by_table=events_by_table,
-        oldest_by_table=oldest,
-        newest_by_table=newest,
+        events_by_table={root: len(moments) for root, moments in load.moments.items()},
+        oldest_by_table={root: oldest for root, (oldest, _newest) in ages.items()},
+        newest_by_table={root: newest for root, (_oldest, newest) in ages.items()},
         duplicates=len(load.duplicates) + len(fitted.duplicates),
         dead_letters=len(load.letters),
         letters_by_reason=letters,
