@@ -13,7 +13,7 @@ from loader import __version__
 from loader.errors import LoaderError
 
 VERBS = (
-    *("run", "check", "plan", "status", "schema", "reconcile", "dead_letters", "prune", "adopt"),
+    *("run", "check", "plan", "status", "schema", "reconcile", "backfill", "snapshot", "dead_letters", "prune", "adopt"),
     *("publish", "local", "demo", "bench", "bridge", "settings"),
 )
 
