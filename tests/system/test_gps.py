@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
@@ -28,8 +29,7 @@ START = 1_796_054_400_000
 EXAMPLE = Path(shipped.__path__[0]) / "gps.hcl"
 QUICK = '"session.timeout.ms" = 3000\n    "heartbeat.interval.ms" = 500\n    "fetch.wait.max.ms" = 20'
 LOADER = {"table_key": None, "table_attribute": "table", "event_id_attribute": "event_id", "json_keys": "path"}
-REFILL = "update gps_links set surface = path->>'surface' where surface is null and path ? 'surface'"
-"""As the README says it, in one go."""
+README = Path(__file__).resolve().parents[2] / "README.md"
 
 
 class Feed:
@@ -80,6 +80,15 @@ def bridge(feed: Feed, topic: Any, tmp_path: Path) -> Iterator[Callable[..., Bri
     yield start
     for each in started:
         each.kill()
+
+
+def refill(database: Any) -> None:
+    """The statement of the README, as long as it says that it should be repeated."""
+    [statement] = [each for each in re.findall(r"```sql\n(.*?)```", README.read_text(), re.S) if "path->>" in each]
+    with database.connect() as connection:
+        connection.execute("set search_path to events, public")
+        while connection.execute(statement.encode()).rowcount:
+            pass
 
 
 def write(file: Path, stage: str = "") -> None:
@@ -224,7 +233,7 @@ def test_schemas_change_while_it_runs_and_old_rows_are_refilled(feed, bridge, wo
         return int(database.one("select count(*) from gps_links where surface is null and path ? 'surface'"))
 
     assert links(early).total() <= unfilled() < wanted.total() / 2
-    database.execute(REFILL)
+    refill(database)
     assert unfilled() == 0
     assert database.one("select count(*) from gps_links where surface is distinct from path->>'surface'") == 0
     assert millis(values[0]["sentAt"])[:19] == database.one(
