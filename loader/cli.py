@@ -13,8 +13,8 @@ from loader import __version__
 from loader.errors import LoaderError
 
 VERBS = (
-    *("run", "check", "plan", "status", "schema", "reconcile", "backfill", "snapshot", "dead_letters", "prune", "adopt"),
-    *("publish", "local", "demo", "bench", "bridge", "settings"),
+    *("run", "check", "plan", "status", "schema", "reconcile", "dead_letters", "prune", "adopt"),
+    *("backfill", "snapshot", "publish", "local", "demo", "bench", "bridge", "settings"),
 )
 
 app = typer.Typer(
