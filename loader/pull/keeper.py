@@ -9,7 +9,6 @@ from collections.abc import Sequence
 
 import grpc
 
-from loader.pull import lease
 from loader.pull import protocol as pb
 from loader.pull.ack import MAX_IDS, chunks, refusals
 from loader.pull.channel import Stub, fault
@@ -103,7 +102,7 @@ class Keeper:
         at = self._leases.now()
         for piece in chunks(ack_ids):
             request = pb.ModifyAckDeadlineRequest(
-                subscription=self._subscription, ack_ids=piece, ack_deadline_seconds=lease.SECONDS
+                subscription=self._subscription, ack_ids=piece, ack_deadline_seconds=self._leases.seconds
             )
             try:
                 self._stub.modify_ack_deadline(request, timeout=10.0)

@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from loader.message.message import Message
 
 SECONDS = 60
-"""Length of a lease: asked for when the stream opens and with each renewal (the service allows 10 to 600).
+"""Default length of a lease: asked for when the stream opens and with each renewal (the service allows 10 to 600).
 Long enough for a worker whose CPU is starved for half a minute, short enough that a dead worker's messages move on."""
 
 RENEW_AFTER = SECONDS * 2 / 3
-"""Age in seconds at which a lease is renewed: a third of it is left for two more tries."""
+"""Age in seconds at which a lease of the default length is renewed: a third of it is left for two more tries."""
 
 
 @dataclass(eq=False, slots=True)
@@ -39,8 +39,10 @@ class Batch:
 class Leases:
     """What is held, and until when. Thread-safe; makes no calls itself: `due` says what to renew."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic, seconds: int = SECONDS) -> None:
         self.now = clock
+        self.seconds = seconds
+        """Length of a lease."""
         """Seconds on the clock that leases are counted by."""
         self._lock = threading.Lock()
         self._by_ack_id: dict[str, Batch] = {}
@@ -65,7 +67,7 @@ class Leases:
         """Hold the messages of one response; `size` is what their bodies weigh in bytes."""
         now = self.now()
         ack_ids = [message.ack_id for message in messages]
-        batch = Batch(owner, generation, ack_ids, len(ack_ids), size, now, now + SECONDS)
+        batch = Batch(owner, generation, ack_ids, len(ack_ids), size, now, now + self.seconds)
         with self._lock:
             before = len(self._by_ack_id)
             self._by_ack_id.update(dict.fromkeys(ack_ids, batch))
@@ -126,7 +128,7 @@ class Leases:
         with self._lock:
             result: list[tuple[Batch, list[str]]] = []
             for batch in self._batches.values():
-                if batch.renewed + RENEW_AFTER > now:
+                if batch.renewed + self.seconds * 2 / 3 > now:
                     break
                 result.append((batch, self._ids(batch)))
                 if batch.expires <= now:
@@ -148,7 +150,7 @@ class Leases:
             self.expired += len(batch.lost) - before
             self.renewals += batch.left
             batch.renewed = at
-            batch.expires = at + SECONDS
+            batch.expires = at + self.seconds
             if self._batches.pop(id(batch), None) is not None:
                 self._batches[id(batch)] = batch
 

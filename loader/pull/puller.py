@@ -18,7 +18,7 @@ from loader.message.message import Message
 from loader.pull.ack import Acknowledger
 from loader.pull.channel import Stub, open_channel
 from loader.pull.keeper import TICK_SECONDS, Keeper
-from loader.pull.lease import Leases
+from loader.pull.lease import SECONDS, Leases
 from loader.pull.stream import SILENCE_SECONDS, Stream, Terms
 
 log = logging.getLogger(__name__)
@@ -60,6 +60,7 @@ class Puller:
 
     `endpoint` is as in `channel.open_channel`, or a function that opens a channel. Everything that has a thread or a
     connection is made in `start`, so an object made before a fork works after it.
+    `lease_seconds` is the length of a lease, renewed until the message is acked or nacked.
     `tick_seconds` is how often leases and streams are looked after, `clock` what leases are counted by.
     `take`, `ack`, `nack` and the rest are for one thread, the main loop's; each `take` is its sign of life (see
     `tick`): after `hold_seconds` without one, leases are no longer extended and others get the messages."""
@@ -73,6 +74,7 @@ class Puller:
         max_outstanding_messages: int = 60_000,
         max_outstanding_bytes: int = 48 << 20,
         client_id: str | None = None,
+        lease_seconds: int = SECONDS,
         silence_seconds: float = SILENCE_SECONDS,
         hold_seconds: float = 600.0,
         tick_seconds: float = TICK_SECONDS,
@@ -88,7 +90,7 @@ class Puller:
         self._silence_seconds = silence_seconds
         self._hold_seconds = hold_seconds
         self._tick_seconds = tick_seconds
-        self._leases = Leases(clock)
+        self._leases = Leases(clock, lease_seconds)
         self._unread: queue.SimpleQueue[list[Message]] = queue.SimpleQueue()
         self._counting = threading.Lock()
         self._received = self._received_bytes = self._taken = 0

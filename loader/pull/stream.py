@@ -218,7 +218,7 @@ class Stream:
         self._opened = self._stirred = time.monotonic()
         first = pb.StreamingPullRequest(
             subscription=self._terms.subscription,
-            stream_ack_deadline_seconds=lease.SECONDS,
+            stream_ack_deadline_seconds=self._leases.seconds,
             client_id=self._terms.client_id,
             max_outstanding_messages=max_messages,
             max_outstanding_bytes=max_bytes,

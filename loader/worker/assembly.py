@@ -130,6 +130,7 @@ def build_puller(settings: Settings, endpoint: str | Callable[[], grpc.Channel] 
         max_outstanding_messages=settings.outstanding_messages,
         max_outstanding_bytes=settings.outstanding_bytes,
         client_id=worker_name(),
+        lease_seconds=settings.lease_seconds,
     )
 
 

@@ -225,6 +225,20 @@ def test_leases_are_extended_as_long_as_messages_are_held(model: Any, start: Cal
         assert project.counts()["acked"] == 10
 
 
+def test_leases_are_as_long_as_they_are_asked_to_be(model: Any, start: Callable[..., Puller]) -> None:
+    clock, project = model
+    with open_channel(project.endpoint) as channel:
+        stub = Stub(channel)
+        project.create(stub, ack_deadline_seconds=10)
+        stub.publish(pb.PublishRequest(topic=project.topic, messages=[pb.PubsubMessage(data=b"1")]))
+        puller = start(project, clock=clock, tick_seconds=0.01, lease_seconds=300)
+        take(puller, 1)
+        clock.seconds += 190  # long past the default of 60 s, not yet time to renew one of 300 s
+        pull = pb.PullRequest(subscription=project.subscription, max_messages=100, return_immediately=True)
+        assert not stub.pull(pull).received_messages
+        assert (puller.state.renewals, puller.state.expired) == (0, 0)
+
+
 def test_a_main_loop_that_hangs_loses_its_messages_to_others(
     model: Any, start: Callable[..., Puller], caplog: pytest.LogCaptureFixture
 ) -> None:

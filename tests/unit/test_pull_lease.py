@@ -57,6 +57,16 @@ def test_a_lease_is_due_when_a_third_of_it_is_left_and_again_after_its_renewal(l
     assert (leases.expired, leases.renewals) == (0, 2)
 
 
+def test_a_lease_of_another_length_is_due_when_a_third_of_that_is_left(clock: Clock) -> None:
+    leases = Leases(clock, seconds=30)
+    leases.add(0, 1, received("a"), 5)
+    clock.now += 19.9
+    assert leases.due() == []
+    clock.now += 0.2
+    [(batch, ack_ids)] = leases.due()
+    assert (ack_ids, batch.expires) == (["a"], 1_030.0)
+
+
 def test_only_what_is_still_held_is_renewed(leases: Leases, clock: Clock) -> None:
     leases.add(0, 1, received("a", "b"), 10)
     leases.add(0, 1, received("c"), 5)
