@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     import psycopg
 
+    from loader.dead_letter.diff import Difference
     from loader.dead_letter.replay import Result
     from loader.dead_letter.store import LetterStore, StoredLetter
     from loader.learn.preview import Change
@@ -21,7 +22,9 @@ if TYPE_CHECKING:
 
 _LISTED = 10_000  # results that --json lists; all are counted
 
-app = typer.Typer(no_args_is_help=True, help="List, show, replay and purge dead letters.", rich_markup_mode=None)
+app = typer.Typer(
+    no_args_is_help=True, help="List, show, compare, replay and purge dead letters.", rich_markup_mode=None
+)
 
 
 def register(parent: typer.Typer) -> None:
@@ -125,6 +128,64 @@ def show(
         rows = [(key, value) for key, value in fields.items() if value is not None and key != "body"]
         rows += [(f"attribute {key}", value) for key, value in attributes.items()]
         print_table(["FIELD", "VALUE"], [*rows, ("body", letter.body)])
+
+
+@app.command("diff")
+def diff(
+    ids: Annotated[list[str] | None, typer.Argument(metavar="ID…", help="Letter ids or event ids.")] = None,
+    everything: Annotated[bool, typer.Option("--all", help="All open letters.")] = False,
+    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, help="At most so many letters.")] = 100,
+    config: Config = None,
+    as_json: Json = False,
+) -> None:
+    """Show open letters against today's schema: where each value would go, and which letters would load now.
+
+    Each letter for itself, by today's settings. Changes nothing. A value has a column that is there, asks for a new
+    one, or for a variant column where its column has another type. What only the database can refuse (a constraint of
+    your own) shows when it is replayed.
+
+    With --json: {"counts": {"loaded", "discarded", "refused"}, "letters": [{"letter_id", "event_id", "stored_reason",
+    "outcome", "reason", "cells": [{"table", "column", "data_type", "state", "value"}]}]}, state being there, new
+    column, new variant or new table.
+
+    Examples:
+
+        loader dead-letters diff 3b1Zl0mcXk2Wd0nnZ1fV
+
+        loader dead-letters diff --all --json | jq -r '.letters[] | select(.outcome == "loaded").letter_id'
+    """
+    from itertools import islice
+
+    from loader.commands.options import read_settings
+    from loader.commands.output import note, print_json, print_table, printable
+    from loader.commands.parts import connected
+    from loader.dead_letter.store import LetterStore
+
+    if bool(ids) == everything:
+        raise typer.BadParameter("give IDs, or --all for every open letter")
+    settings = read_settings(config)
+    counts = {"loaded": 0, "discarded": 0, "refused": 0}
+    listed: list[dict[str, Any]] = []
+    with connected(settings, "dead-letters", read_only=True) as conn:
+        store = LetterStore(conn, settings.dataset)
+        batches = store.open_batches(_chosen(store, ids) if ids else None)
+        for found in islice(_compare(settings, conn, batches), limit):
+            counts[found.outcome] += 1
+            if as_json:
+                listed.append(found.as_dict())
+                continue
+            print(printable(f"{found.letter_id}  event {found.event_id}"))
+            print(printable(f"  was   {found.stored_reason}"))
+            print(printable(f"  now   would be {found.outcome}" + (f": {found.reason}" if found.reason else "")))
+            if found.cells:
+                columns = ["  TABLE", "COLUMN", "TYPE", "STATE", "VALUE"]
+                cells = [(f"  {c.table}", c.column, c.data_type, c.state, _short(c.value)) for c in found.cells]
+                print_table(columns, cells)
+            print()
+    if as_json:
+        print_json({"counts": counts, "letters": listed})
+    else:
+        note(", ".join(f"{count} would be {outcome}" for outcome, count in counts.items()))
 
 
 @app.command("replay")
@@ -273,6 +334,23 @@ def _rehearse(
         preview = Preview(ground, settings.dataset, rules, settings.schema_contract)
         yield from Rehearsal(preview, Decoder(decode_rules(settings)), settings.dataset).run(conn, batches)
     changes += preview.changes()
+
+
+def _compare(
+    settings: Settings, conn: psycopg.Connection[Any], batches: Iterable[list[StoredLetter]]
+) -> Iterator[Difference]:
+    from loader.dead_letter.diff import Comparison
+    from loader.learn.learner import Learner
+    from loader.learn.preview import read_ground
+    from loader.message.decode import Decoder
+    from loader.worker.assembly import decode_rules, plan_rules
+
+    rules = plan_rules(settings)
+    learner = Learner(settings.dataset, rules, settings.schema_contract, "diff")
+    with conn.transaction():  # read-only, as the connection says
+        ground = read_ground(conn, settings.dataset, learner.read)
+        decoder = Decoder(decode_rules(settings))
+        yield from Comparison(ground, settings.dataset, rules, settings.schema_contract, decoder).run(conn, batches)
 
 
 def _moment(text: str) -> datetime.datetime:

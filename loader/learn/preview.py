@@ -128,6 +128,11 @@ class Preview:
                 stopped.append(Stopped(origins.get(event.identity, event.identity), event.table, code, reason))
         return stopped
 
+    @property
+    def tables(self) -> dict[str, Table]:
+        """The tables as they would be after what was studied."""
+        return self._tables
+
     def changes(self) -> list[Change]:
         """Everything that would be run, in the order in which it would be."""
         return [*self._internal(), *self._indexes(), *self._evolution()]
