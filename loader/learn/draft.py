@@ -8,9 +8,9 @@ from typing import Any
 
 from loader.plan import names
 from loader.plan.book import CHILD_FIRST, Book, Column, Table, TablePlan
-from loader.plan.fit import DISCARD, OVERFLOW, over_budget
 from loader.plan.kind import BY_DATA_TYPE
 from loader.plan.map import is_map
+from loader.plan.policy import DISCARD, OVERFLOW, over_budget
 from loader.settings.contract import SchemaContract
 
 

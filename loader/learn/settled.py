@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from loader.plan.book import Book, PlanRules, TablePlan
-from loader.plan.fit import DISCARD, Misfit, Strict
+from loader.plan.policy import DISCARD, Misfit, Strict
 from loader.settings.contract import SchemaContract
 
 

@@ -6,11 +6,11 @@ the result is what stock dlt would have stored; only values that dlt would chang
 
 from __future__ import annotations
 
-from typing import Any, NoReturn, Protocol
+from typing import Any, NoReturn
 
 from loader.message.identity import child_id
 from loader.plan import names
-from loader.plan.book import Book, Column, Entry, Node, PlanRules, Slot, TablePlan
+from loader.plan.book import Book, Column, Entry, Node, Slot, TablePlan
 from loader.plan.kind import (
     BIGINT,
     DICT,
@@ -26,89 +26,15 @@ from loader.plan.kind import (
     InexactNumber,
     json_text,
 )
-from loader.plan.map import is_map
 from loader.plan.mould import SUSPECT, Mould, keep_mould
+from loader.plan.policy import DISCARD, OVERFLOW, Misfit, Policy, Strict, overflows
 from loader.plan.timestamp import instant
 
 # Slots kept by all plans of a book: endless spellings of keys must not fill the memory (some 400 bytes each).
 MAX_SLOTS = 100_000
 
-OVERFLOW = -1
-"""Answer of a policy: the value goes to the overflow column."""
-DISCARD = -2
-"""Answer of a policy: the contract says that this value is left out."""
-
-
-class Misfit(Exception):
-    """The record needs a table or column that the book does not have."""
-
-
 class Refit(Exception):
     """Two keys were found to fill one place while the row was half built: fit the record once more."""
-
-
-class Policy(Protocol):
-    """What to do when a table or a column is missing: raise Misfit, or draft it (loader/learn/draft.py)."""
-
-    drafts: bool
-    """Columns come to be while a row is built; nobody wants the rows then."""
-
-    def root(self, book: Book, name: str) -> TablePlan: ...
-
-    def child(self, book: Book, parent: TablePlan, path: tuple[str, ...]) -> TablePlan | int:
-        """The plan of a child table, OVERFLOW or DISCARD. Raises Misfit."""
-
-    def column(self, plan: TablePlan, name: str, data_type: str, variant_of: str | None) -> int:
-        """Index of the column, OVERFLOW or DISCARD. Raises Misfit."""
-
-    def stays_json(self, plan: TablePlan, name: str, value: dict[str, Any]) -> bool:
-        """Whether a dict that is not empty is kept as one JSON value."""
-
-
-class Strict:
-    """Load with what is there; anything new is a misfit. What is full already overflows without learning again."""
-
-    drafts = False
-
-    def __init__(self, rules: PlanRules) -> None:
-        self._rules = rules
-
-    def root(self, book: Book, name: str) -> TablePlan:
-        plan = book.plan(name)
-        if plan is None:
-            raise Misfit(f"table {name}")
-        return plan
-
-    def child(self, book: Book, parent: TablePlan, path: tuple[str, ...]) -> TablePlan | int:
-        name = names.joined(*path)
-        plan = book.plan(name, path)
-        if plan is not None:
-            return plan
-        if book.full and name not in book.tables:
-            return OVERFLOW
-        raise Misfit(f"table {name}")
-
-    def column(self, plan: TablePlan, name: str, data_type: str, variant_of: str | None) -> int:
-        index = plan.index.get(name)
-        if index is not None:
-            return index
-        if overflows(plan, self._rules):
-            return OVERFLOW
-        raise Misfit(f"column {plan.table.name}.{name}")
-
-    def stays_json(self, plan: TablePlan, name: str, value: dict[str, Any]) -> bool:
-        # Over the budget a draft would put a map into the overflow column whole: here it must go the same way.
-        return names.variant(name, "json") in plan.index or (overflows(plan, self._rules) and is_map(value))
-
-
-def over_budget(plan: TablePlan, rules: PlanRules) -> bool:
-    """Whether the table has all the columns that it may have (LOADER_MAX_COLUMNS)."""
-    return len(plan.table.columns) >= rules.max_columns
-
-
-def overflows(plan: TablePlan, rules: PlanRules) -> bool:
-    """Whether new keys of the table go to its overflow column, which is there."""
-    return plan.overflow >= 0 and over_budget(plan, rules)
 
 
 class Rows:

@@ -11,8 +11,9 @@ from typing import Any
 from loader.message.identity import dlt_id
 from loader.message.message import Event, Refused
 from loader.plan.book import Book
-from loader.plan.fit import Fitter, Misfit, Policy, Rows
+from loader.plan.fit import Fitter, Rows
 from loader.plan.kind import InexactNumber
+from loader.plan.policy import Misfit, Policy
 from loader.plan.timestamp import from_micros
 
 log = logging.getLogger(__name__)

@@ -17,8 +17,8 @@ from loader.learn.learner import Learner
 from loader.learn.settled import Settled
 from loader.message.decode import Decoder, DecodeRules
 from loader.plan.book import PlanRules
-from loader.plan.fit import Policy
 from loader.plan.names import json_keys
+from loader.plan.policy import Policy
 from loader.pull.channel import emulator
 from loader.pull.puller import Puller
 from loader.settings.declaration import Settings

@@ -22,8 +22,9 @@ from loader.learn.learner import Learner, Snapshot
 from loader.message.message import Event
 from loader.plan import names
 from loader.plan.book import Book, PlanRules
-from loader.plan.fit import MAX_SLOTS, Policy
+from loader.plan.fit import MAX_SLOTS
 from loader.plan.fitting import Source, fit_events
+from loader.plan.policy import Policy
 from loader.worker.backoff import Backoff
 from loader.worker.batch import Batch, EventBatch
 from loader.worker.orders import Orders

@@ -9,9 +9,10 @@ import pytest
 
 from loader.plan import names
 from loader.plan.book import CHILD_FIRST, ROOT_FIRST, Book, Column, PlanRules, Table
-from loader.plan.fit import Fitter, Misfit
+from loader.plan.fit import Fitter
 from loader.plan.kind import BIGINT, JSONB, TEXT, kind_of
 from loader.plan.map import is_map
+from loader.plan.policy import Misfit
 
 SYSTEM = ("id", "load", "event", 1, "2026-11-30 12:00:00+00")
 
