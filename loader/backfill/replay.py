@@ -57,10 +57,10 @@ class Replay:
         for found in self._store.open(self._service.subscription):
             if dict(found.request) == wanted:
                 return found
-            asked = " ".join(f"{name}={value}" for name, value in found.request.items() if name != "live")
+            asked = Request.from_dict(found.request).spelled()
             raise LoaderError(
-                f"backfill {found.backfill_id} of {self._service.subscription} is on ({asked}): ask for the same again "
-                "to follow it to its end, or end it with `loader backfill --cancel`"
+                f"{found.backfill_id} of {self._service.subscription} is on: `loader backfill {asked}` follows it to "
+                "its end, `loader backfill --cancel` ends it"
             )
         return None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -30,6 +31,12 @@ class Request:
         del kept["allow_duplicates"]  # it allows the request, it does not change what is done
         kept["tables"] = sorted(self.tables)
         return {name: value for name, value in kept.items() if value}
+
+    @classmethod
+    def from_dict(cls, kept: Mapping[str, Any]) -> Request:
+        """From what `_backfills.request` keeps."""
+        values = {name: value for name, value in kept.items() if name in cls.__dataclass_fields__}
+        return cls(**{**values, "tables": tuple(values.get("tables", ()))})
 
     def spelled(self) -> str:
         """The options that ask for this."""
