@@ -49,7 +49,7 @@ def _in_utc(moment: datetime.datetime) -> str | None:
         moment = moment.replace(tzinfo=_UTC)
     try:
         moment = moment.astimezone(_UTC)
-    except OverflowError:
+    except (OverflowError, ValueError):  # beyond the years, or an offset of a day and more
         return None
     return moment.isoformat(sep=" ")
 
