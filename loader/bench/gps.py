@@ -17,7 +17,8 @@ from typing import Any
 
 from loader.bench.bridge import fill
 from loader.bench.cpu import peak_bytes, process_seconds
-from loader.bridge.generate.feed import Encoder, register, schema
+from loader.bridge.engine.age import BOUNDS
+from loader.bridge.generate.feed import Encoder, Sent, produce, register, schema
 from loader.bridge.generate.vehicles import records
 from loader.errors import LoaderError
 from loader.local.bridge import BridgeProcess, kafka_process, registry_process
@@ -79,30 +80,86 @@ def run_gps(plan: GpsPlan, say: Callable[[str], None]) -> dict[str, Any]:
     return {name: {key: median(run[key] for run in runs) for key in runs[0]} for name, runs in found.items()}
 
 
+def run_age(way: str, rate: float, seconds: float, burst: float) -> dict[str, float]:
+    """How old records are when Pub/Sub has them, at a steady rate; then the memory and the time that it takes to catch
+    up after ten times that rate for `burst` seconds."""
+    with ExitStack() as stack:
+        bridge, brokers = _bridges(stack, way, 1, lambda brokers: None)
+        bridge[0].await_ready()
+        pool = [(b"key", value, 0) for value in values(_DIFFERENT)]
+        # The first records wait for the group to form: they are not what is measured.
+        produce(brokers, "gps", islice(cycle(pool), int(rate)), rate, Sent())
+        before = _settled(bridge[0])
+        produce(brokers, "gps", islice(cycle(pool), int(rate * seconds)), rate, sent := Sent())
+        after = _settled(bridge[0])
+        found = {
+            "rate": round(sent.records / sent.seconds),
+            "p50_age_seconds": _quantile(before, after, 0.5),
+            "p99_age_seconds": _quantile(before, after, 0.99),
+            "peak_bytes_before_burst": peak_bytes(bridge[0].pid) or 0,
+        }
+        if burst:
+            produce(brokers, "gps", islice(cycle(pool), int(rate * 10 * burst)), rate * 10, Sent())
+            ended = time.monotonic()
+            _settled(bridge[0])
+            found["burst_drain_seconds"] = round(time.monotonic() - ended, 2)
+            found["peak_bytes_after_burst"] = peak_bytes(bridge[0].pid) or 0
+        return found
+
+
+def _settled(bridge: BridgeProcess) -> dict[str, float]:
+    """Its figures once nothing has been in flight and nothing came for half a second."""
+    deadline, last, since = time.monotonic() + _PATIENCE, bridge.metrics(), time.monotonic()
+    while time.monotonic() < deadline:
+        time.sleep(0.1)
+        found = bridge.metrics()
+        busy = found["bridge_in_flight"] > 0 or found["bridge_messages_in_total"] != last["bridge_messages_in_total"]
+        last = found
+        if busy or not found["bridge_messages_in_total"]:
+            since = time.monotonic()
+        elif time.monotonic() - since > 0.5:
+            return found
+    raise LoaderError(f"the bridge has not settled after {_PATIENCE:g} s")
+
+
+def _quantile(before: dict[str, float], after: dict[str, float], part: float) -> float:
+    name = "bridge_publish_age_seconds_bucket"
+    seen = [(bound, after[f"{name}{{{bound:g}}}"] - before[f"{name}{{{bound:g}}}"]) for bound in BOUNDS]
+    total = after[f"{name}{{+Inf}}"] - before[f"{name}{{+Inf}}"]
+    return next((bound for bound, count in seen if count >= part * total), float("inf"))
+
+
 def _once(way: str, processes: int, count: int) -> dict[str, float]:
     with ExitStack() as stack:
-        brokers = stack.enter_context(kafka_process({"gps": PARTITIONS}))
-        registry = stack.enter_context(registry_process())
-        endpoint = stack.enter_context(PubsubProcess()).endpoint
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        topics = [f"{_PROJECT}/links", f"{_PROJECT}/dead"]
-        with open_channel(endpoint) as channel:
-            for topic in topics:
-                Stub(channel).create_topic(pb.Topic(name=topic))
-        register(registry, "gps-value", schema())
-        fill(brokers, "gps", values(count), PARTITIONS)
-        environ = {
-            EMULATOR_VARIABLE: endpoint,
-            "GPS_BROKERS": brokers,
-            "GPS_REGISTRY": registry,
-            "GPS_TOPIC": topics[0],
-            "GPS_DEAD_TOPIC": topics[1],
-            "BRIDGE_REGION": "bench",
-            "BRIDGE_ENVIRONMENT": "bench",
-        }
-        file = example(folder, way)
-        bridges = [stack.enter_context(BridgeProcess(file, environ)) for _ in range(processes)]
+        bridges, _ = _bridges(stack, way, processes, lambda brokers: fill(brokers, "gps", values(count), PARTITIONS))
         return _measured(bridges, count)
+
+
+def _bridges(
+    stack: ExitStack, way: str, processes: int, prepare: Callable[[str], object]
+) -> tuple[list[BridgeProcess], str]:
+    """Bridges on fresh servers, started once `prepare` has been given the broker's address; and that address."""
+    brokers = stack.enter_context(kafka_process({"gps": PARTITIONS}))
+    registry = stack.enter_context(registry_process())
+    endpoint = stack.enter_context(PubsubProcess()).endpoint
+    folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+    topics = [f"{_PROJECT}/links", f"{_PROJECT}/dead"]
+    with open_channel(endpoint) as channel:
+        for topic in topics:
+            Stub(channel).create_topic(pb.Topic(name=topic))
+    register(registry, "gps-value", schema())
+    prepare(brokers)
+    environ = {
+        EMULATOR_VARIABLE: endpoint,
+        "GPS_BROKERS": brokers,
+        "GPS_REGISTRY": registry,
+        "GPS_TOPIC": topics[0],
+        "GPS_DEAD_TOPIC": topics[1],
+        "BRIDGE_REGION": "bench",
+        "BRIDGE_ENVIRONMENT": "bench",
+    }
+    file = example(folder, way)
+    return [stack.enter_context(BridgeProcess(file, environ)) for _ in range(processes)], brokers
 
 
 def _measured(bridges: list[BridgeProcess], count: int) -> dict[str, float]:
@@ -118,6 +175,8 @@ def _measured(bridges: list[BridgeProcess], count: int) -> dict[str, float]:
     if last["dead"]:
         raise LoaderError(f"{last['dead']:g} records were dead letters")
     done = last["records"] - first["records"]
+    if done < count / 2:
+        raise LoaderError(f"{count} records were through before they could be measured: take more")
     cpu, wall = last["cpu"] - first["cpu"], last["at"] - first["at"]
     peaks = [peak_bytes(bridge.pid) or 0 for bridge in bridges]
     return {
@@ -132,7 +191,7 @@ def _measured(bridges: list[BridgeProcess], count: int) -> dict[str, float]:
 def _wait(deadline: float, last: dict[str, float], count: int) -> None:
     if time.monotonic() > deadline:
         raise LoaderError(f"{last['records']:g} of {count} records are through after {_PATIENCE:g} s")
-    time.sleep(0.1)
+    time.sleep(0.05)
 
 
 def _reading(bridges: list[BridgeProcess]) -> dict[str, float]:

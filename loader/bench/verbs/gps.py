@@ -16,7 +16,7 @@ def register(app: typer.Typer) -> None:
 
 
 def gps(
-    records: Annotated[int, typer.Option("--records", min=5_000, metavar="N", help="Records a figure.")] = 100_000,
+    records: Annotated[int, typer.Option("--records", min=20_000, metavar="N", help="Records a figure.")] = 100_000,
     repetitions: Annotated[int, typer.Option("--repetitions", min=1, metavar="N", help="Runs a figure.")] = 3,
     way: Annotated[
         list[str] | None, typer.Option("--way", metavar="NAME", help="records or columns; repeatable.")
@@ -24,17 +24,23 @@ def gps(
     processes: Annotated[
         list[int] | None, typer.Option("--processes", min=1, metavar="N", help="Bridges; repeatable.")
     ] = None,
+    rate: Annotated[
+        float, typer.Option("--rate", min=0, metavar="N", help="Measure ages at so many records a second too.")
+    ] = 0.0,
     save: Save = False,
     results: Results = DEFAULT_RESULTS,
     as_json: Json = False,
 ) -> None:
     """GPS records (about 5 links of 6 points) a minute of CPU: read one by one, and in columns; by 1 and 2 processes.
 
+    With --rate also how old records are when Pub/Sub has them (10 s), and a burst of ten times that rate (2 s).
+
     CPU is that of the bridge processes; broker, registry and Pub/Sub are processes of their own. Figures are medians.
 
     With --json: {"benchmark", "command", "date", "machine", "cpu", "cores", "load_average", "python", "versions",
     "parameters", "results": {NAME: {"records_per_minute_of_cpu", "rows_per_minute_of_cpu", "cpu_us_per_record",
-    "records_per_minute_wall", "peak_bytes_a_process"}}}.
+    "records_per_minute_wall", "peak_bytes_a_process"}, "ages": {NAME: {"rate", "p50_age_seconds", "p99_age_seconds",
+    "peak_bytes_before_burst", "burst_drain_seconds", "peak_bytes_after_burst"}}}}.
 
     Examples:
 
@@ -45,7 +51,7 @@ def gps(
     import importlib.metadata
     import importlib.util
 
-    from loader.bench.gps import GOALS, GpsPlan, run_gps
+    from loader.bench.gps import GOAL_AGE_SECONDS, GOALS, GpsPlan, run_age, run_gps
     from loader.bench.record import make_record
     from loader.commands.output import note, print_table
 
@@ -58,6 +64,7 @@ def gps(
         ways = tuple(name for name in ways if name != "columns")
     plan = GpsPlan(records, repetitions, ways, tuple(processes or (1, 2)))
     found = run_gps(plan, note)
+    ages = {name: run_age(name, rate, 10.0, 2.0) for name in ways} if rate else {}
     parts = ["loader bench gps", f"--records {records}", f"--repetitions {repetitions}"]
     parts += [f"--way {name}" for name in plan.ways] + [f"--processes {number}" for number in plan.processes]
     parameters = {
@@ -68,7 +75,10 @@ def gps(
     }
     packages = ("confluent-kafka", "fastavro", *(("polars",) if "columns" in ways else ()))
     versions = {name: importlib.metadata.version(name) for name in packages}
-    record = make_record("gps", " ".join(parts), parameters, found, versions)
+    if rate:
+        parts.append(f"--rate {rate:g}")
+        parameters["rate"] = rate
+    record = make_record("gps", " ".join(parts), parameters, {**found, "ages": ages}, versions)
     if not as_json:
         print_table(
             ["WAY", "RECORDS/min OF CPU", "LINKS/min OF CPU", "CPU µs/RECORD", "RECORDS/min WALL", "PEAK MiB", "GOAL"],
@@ -85,4 +95,11 @@ def gps(
                 for name, one in found.items()
             ],
         )
+        for name, one in ages.items():
+            typer.echo(
+                f"{name}: at {one['rate']:,}/s p50 {one['p50_age_seconds']:g} s, p99 {one['p99_age_seconds']:g} s"
+                f" at most ({judged(one['p99_age_seconds'] <= GOAL_AGE_SECONDS)}); after the burst caught up in"
+                f" {one['burst_drain_seconds']:g} s, peak {one['peak_bytes_before_burst'] / 2**20:,.0f} →"
+                f" {one['peak_bytes_after_burst'] / 2**20:,.0f} MiB"
+            )
     deliver(record, as_json, save, results)

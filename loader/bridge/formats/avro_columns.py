@@ -64,15 +64,16 @@ class Columns:
         header = json.dumps(wrapped(schema, "long")).encode()
         self._header = b"Obj\x01\x02\x16avro.schema%b%b\x00%b" % (_long(len(header)), header, _SYNC)
         self._numbers = [_long(number) for number in range(1_024)]
-        self._casts: dict[str, Any] | None = None
-        self._plans: dict[int, Any] = {}
+        self._casts: dict[Any, Any] | None = None
+        self._plans: dict[int, tuple[_Rows | None, Flat]] = {}
 
     def rows(self, values: Sequence[bytes], plan: Flat) -> list[list[bytes]] | None:
         """For each framed value the bodies of its rows; None: this batch, or this schema, must go the single way."""
         made = self._plans.get(id(plan))
         if made is None:
-            made = self._plans[id(plan)] = (_Rows.of(self._schema, plan) or False, plan)
-        if made[0] is False:
+            # The plan is kept along: its id must not become another one's.
+            made = self._plans[id(plan)] = (_Rows.of(self._schema, plan), plan)
+        if made[0] is None:
             return None
         try:
             frame = self._read(values)

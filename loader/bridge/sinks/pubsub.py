@@ -104,7 +104,7 @@ class PubsubSink:
                 same, attributes = headers, self._few(headers)
             # The usual message in one go; what is longer, or has more to say, the long way.
             data = frame.value() if plain and attributes is not None else None
-            if data is not None and len(data) < 3_800 and frame.offset >= 0:
+            if data is not None and attributes is not None and len(data) < 3_800 and frame.offset >= 0:
                 identity = b"%b%d%b" % (frame.source.prefix, frame.offset, end)
                 for number in frame.index:
                     identity += b"/%d" % number
@@ -115,7 +115,7 @@ class PubsubSink:
                         stamped = self._time(stamp)
                     size = varints[count]
                     message = b"\x12%b\x0a%b%b\x12%c\x0a\x08event_id\x12%c%b%b%b" % (
-                        varints[15 + len(size) + count + own + len(attributes) + len(stamped)],  # type: ignore[arg-type]
+                        varints[15 + len(size) + count + own + len(attributes) + len(stamped)],
                         size,
                         data,
                         own + 12,
