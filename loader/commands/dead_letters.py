@@ -192,6 +192,10 @@ def diff(
 def replay(
     ids: Annotated[list[str] | None, typer.Argument(metavar="ID…", help="Letter ids or event ids.")] = None,
     everything: Annotated[bool, typer.Option("--all", help="All open letters.")] = False,
+    from_subscription: Annotated[
+        str | None,
+        typer.Option("--from-subscription", metavar="S", help="Letters of a topic, by a subscription of it."),
+    ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say what would happen, DDL included; change nothing.")
     ] = False,
@@ -202,6 +206,11 @@ def replay(
 
     The transaction that loads an event resolves its letter. Exit code 1 if any letter is still refused.
 
+    --from-subscription projects/P/subscriptions/S reads a subscription of LOADER_DEAD_LETTER_TOPIC, or of the topic of
+    Pub/Sub's own dead-letter policy, to its end. A letter that is in the table is replayed from there; others from the
+    topic, those of the policy under a new message id unless the publisher names its events. A message is acknowledged
+    when its letter is loaded, or stands open in the table; others stay.
+
     With --json: {"dry_run", "counts": {"loaded", "discarded", "refused"}, "letters": [{"letter_id", "event_id",
     "outcome", "table", "reason"}], "changes": [DDL]}.
 
@@ -210,22 +219,27 @@ def replay(
         loader dead-letters replay --all --dry-run
 
         loader dead-letters replay 3b1Zl0mcXk2Wd0nnZ1fV
+
+        loader dead-letters replay --from-subscription projects/p/subscriptions/dead-letters
     """
     from loader.commands.options import read_settings
     from loader.commands.output import note, print_json, printable
     from loader.commands.parts import connected
     from loader.dead_letter.store import LetterStore
 
-    if bool(ids) == everything:
-        raise typer.BadParameter("give IDs, or --all for every open letter")
+    if bool(ids) + everything + (from_subscription is not None) != 1:
+        raise typer.BadParameter("give IDs, --all for every open letter, or --from-subscription")
     settings = read_settings(config)
     counts = {"loaded": 0, "discarded": 0, "refused": 0}
     listed: list[dict[str, Any]] = []
     changes: list[Change] = []
     with connected(settings, "dead-letters", read_only=dry_run) as conn:
         store = LetterStore(conn, settings.dataset)
-        batches = store.open_batches(_chosen(store, ids) if ids else None)
-        results = _rehearse(settings, conn, batches, changes) if dry_run else _replay(settings, store, batches)
+        if from_subscription is not None:
+            results = _replay_topic(settings, conn, store, from_subscription, changes if dry_run else None)
+        else:
+            batches = store.open_batches(_chosen(store, ids) if ids else None)
+            results = _rehearse(settings, conn, batches, changes) if dry_run else _replay(settings, store, batches)
         for result in results:
             counts[result.outcome] += 1
             if as_json:
@@ -235,7 +249,8 @@ def replay(
             word = f"would be {result.outcome}" if dry_run else result.outcome
             text = f"{result.letter_id}  {word}" + (f" into {result.table}" if result.outcome == "loaded" else "")
             print(printable(text + (f": {result.reason}" if result.reason else "")))
-    statements = [statement for change in changes for statement in change.statements]
+    # A topic is rehearsed piece by piece, and two pieces may ask for the same.
+    statements = list(dict.fromkeys(statement for change in changes for statement in change.statements))
     if as_json:
         print_json({"dry_run": dry_run, "counts": counts, "letters": listed, "changes": statements})
     else:
@@ -313,6 +328,37 @@ def _replay(settings: Settings, store: LetterStore, batches: Iterable[list[Store
         yield from run.run(batches)
     finally:
         run.close()
+
+
+def _replay_topic(
+    settings: Settings,
+    conn: psycopg.Connection[Any],
+    store: LetterStore,
+    subscription: str,
+    changes: list[Change] | None,
+) -> Iterator[Result]:
+    """`changes` is where a rehearsal notes the DDL; None replays in earnest."""
+    from loader.dead_letter.topic import LetterTopic
+    from loader.dead_letter.topic_replay import replay_topic
+    from loader.errors import LoaderError
+    from loader.pull.channel import Stub, emulator, open_channel
+    from loader.pull.subscription import parse_subscription
+
+    parse_subscription(subscription)
+    if subscription == settings.subscription:
+        raise LoaderError(
+            f"{subscription} is LOADER_SUBSCRIPTION itself: give a subscription of the dead letters' topic"
+        )
+    channel = open_channel()
+    try:
+        topic = LetterTopic(Stub(channel), subscription, store, emulator() is not None)
+        if changes is None:
+            yield from replay_topic(topic, store, lambda each: _replay(settings, store, each), dry_run=False)
+        else:
+            noted = changes
+            yield from replay_topic(topic, store, lambda each: _rehearse(settings, conn, each, noted), dry_run=True)
+    finally:
+        channel.close()
 
 
 def _rehearse(

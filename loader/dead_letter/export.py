@@ -41,7 +41,8 @@ where letter_id in (
         and (export_claimed_until is null or export_claimed_until < now())
     order by created_at limit %s for update skip locked)
 returning letter_id, _event_id, reason, detail, sqlstate, table_name, column_name, message_id, published_at,
-    attributes, body_encoding, case when octet_length(body) <= %s then body end, octet_length(body), is_record
+    attributes, body_encoding, case when octet_length(body) <= %s then body end, octet_length(body), is_record,
+    _event_digest
 """
 _DONE = """
 update {table} set exported_at = now(), export_claimed_until = null
@@ -172,7 +173,7 @@ class ExportThread:
 def message_of_row(row: tuple[Any, ...]) -> Any:
     """The Pub/Sub message of a claimed row: the body as data, what is known about it as attributes."""
     (letter_id, event_id, reason, detail, sqlstate, table, column, message_id, published_at, attributes) = row[:10]
-    encoding, body, length, is_record = row[10:]
+    encoding, body, length, is_record, digest = row[10:]
     ours = {
         "letter_id": letter_id,
         "event_id": event_id,
@@ -184,6 +185,8 @@ def message_of_row(row: tuple[Any, ...]) -> Any:
         "message_id": message_id,
         "published_at": published_at.isoformat(),
         "is_record": "true" if is_record else "false",
+        # Of an array's element only that is here: a replay from the topic could not work the digest out.
+        "event_digest": str(digest),
     }
     data = b""
     if body is not None:

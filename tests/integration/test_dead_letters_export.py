@@ -68,6 +68,7 @@ def test_a_letter_is_published_once_with_its_body_and_what_is_known_about_it(con
         "reason": "not JSON",
         "detail": "why",
         "message_id": "m1",
+        "event_digest": "1",
         "published_at": "2030-01-01T00:00:00+00:00",
         "is_record": "false",
         "original.source": "shop",
