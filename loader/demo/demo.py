@@ -13,6 +13,7 @@ import psycopg
 
 from loader.demo import parts as servers
 from loader.demo.events import samples
+from loader.demo.kafka import Feeds, feeds
 from loader.demo.parts import Parts
 from loader.demo.progress import Progress, Watcher
 from loader.demo.publisher import Published, Publishing
@@ -87,7 +88,11 @@ def run(wish: Wish, view: View, stop: threading.Event, hurry: threading.Event) -
         view.say(f"  Pub/Sub    {parts.pubsub}")
         _leave_if(stop)
         view.say("Starting a worker: `loader run`, as in production, with bundles of one second …")
-        with WorkerProcess(parts.environment) as worker:
+        with WorkerProcess(parts.environment) as worker, feeds(parts, wish.rate) as kafka:
+            if kafka is not None:
+                view.say(
+                    "  Kafka      a broker, a schema registry, a bridge: `loader bridge` with a router and a GPS feed"
+                )
             _await_ready(worker, stop)
             try:
                 with (
@@ -104,6 +109,7 @@ def run(wish: Wish, view: View, stop: threading.Event, hurry: threading.Event) -
                         view,
                         stop,
                         hurry,
+                        kafka,
                     )
             except psycopg.Error as error:
                 raise LoaderError(f"the demo's Postgres failed: {error}") from error
@@ -119,23 +125,38 @@ def _load(
     view: View,
     stop: threading.Event,
     hurry: threading.Event,
+    kafka: Feeds | None = None,
 ) -> Outcome:
     start = datetime.datetime.now(datetime.UTC).replace(microsecond=0)
-    publishing = Publishing(stub, parts.topic, samples(wish.messages, wish.rate, start), wish.rate)
+    publishing = Publishing(
+        stub,
+        parts.topic,
+        samples(wish.messages, wish.rate, start),
+        wish.rate,
+        route=None if kafka is None else kafka.route,
+    )
     published = publishing.published
     view.begin(wish)
     began = time.monotonic()
     try:
         publishing.start()
+        if kafka is not None:
+            kafka.start()
         while publishing.is_alive():
             if stop.wait(LOOK_SECONDS):
                 view.say("Stopping: what is on the way is still loaded (Ctrl-C again: do not wait) …")
                 publishing.stop()
                 publishing.join()
             worker.check()
+            if kafka is not None:
+                kafka.check()
+                published.links = kafka.links
             view.show(published, watcher.look(), time.monotonic() - began, publishing.is_alive())
         if publishing.fault is not None:
             raise publishing.fault
+        if kafka is not None:
+            kafka.stop()
+            published.links = kafka.links
         ended = time.monotonic()
         while watcher.look(force=True).waiting(published) and time.monotonic() - ended < DRAIN_SECONDS:
             worker.check()

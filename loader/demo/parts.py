@@ -1,7 +1,6 @@
 """The servers that the demo runs on: Pub/Sub and Postgres, with a topic, a subscription and a dataset of its own.
 
-The one place where servers are started. A further part (Kafka, the bridge before it) is started here, beside these,
-and its address becomes a field of Parts."""
+Kafka and the bridge before them are in kafka.py: they are there only with the extra `bridge`."""
 
 from __future__ import annotations
 
@@ -56,7 +55,9 @@ class Parts:
             "LOADER_DATABASE_URL": self.database_url,
             "LOADER_DATASET": self.dataset,
             "LOADER_TABLE_KEY": "type",
+            "LOADER_TABLE_ATTRIBUTE": "table",
             "LOADER_EVENT_ID_ATTRIBUTE": "event_id",
+            "LOADER_JSON_KEYS": "gps_links.path",
         }
 
 

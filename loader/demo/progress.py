@@ -63,7 +63,7 @@ class Progress:
 
         By kind: deliveries that Pub/Sub repeats add to the duplicates, and must not hide events that are missing."""
         stored = self.loaded + len(self.dead) + self.discarded
-        missing = published.messages - published.repeats - stored
+        missing = published.total - published.repeats - stored
         return max(0, missing) + max(0, published.repeats - self.duplicates)
 
     def all_ages(self) -> Ages:

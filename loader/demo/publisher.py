@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import grpc
 
-from loader.demo.events import Sample
+from loader.demo.events import ROUTED, Sample
 from loader.errors import LoaderError
 from loader.pull import protocol as pb
 from loader.pull.channel import Stub, fault
@@ -31,6 +31,13 @@ class Published:
     """Of the messages: broken on purpose."""
     bytes: int = 0
     seconds: float = 0.0
+    links: int = 0
+    """Road links that vehicles sent by Kafka beside the messages; each is a message behind the bridge."""
+
+    @property
+    def total(self) -> int:
+        """Messages that are to arrive."""
+        return self.messages + self.links
 
 
 class Publishing(threading.Thread):
@@ -47,6 +54,7 @@ class Publishing(threading.Thread):
         rate: float,
         *,
         clock: Callable[[], float] = time.monotonic,
+        route: Callable[[Sequence[Sample]], None] | None = None,
     ) -> None:
         super().__init__(name="publish", daemon=True)
         self.published = Published()
@@ -56,6 +64,7 @@ class Publishing(threading.Thread):
         self._samples = samples
         self._rate = rate
         self._clock = clock
+        self._route = route
         self._ending = threading.Event()
 
     def stop(self) -> None:
@@ -90,6 +99,20 @@ class Publishing(threading.Thread):
         self.published.seconds = self._clock() - started
 
     def _send(self, batch: list[Sample]) -> None:
+        direct = batch
+        if self._route is not None:
+            routed = [one for one in batch if one.type == ROUTED and one.kind == "event"]
+            direct = [one for one in batch if one.type != ROUTED or one.kind != "event"]
+            self._route(routed)
+        if direct:
+            self._request(direct)
+        published = self.published
+        published.messages += len(batch)
+        published.repeats += sum(one.kind == "repeat" for one in batch)
+        published.poison += sum(one.kind == "poison" for one in batch)
+        published.bytes += sum(len(one.body) for one in batch)
+
+    def _request(self, batch: list[Sample]) -> None:
         messages = [pb.PubsubMessage(data=one.body, attributes={"event_id": one.event_id}) for one in batch]
         request = pb.PublishRequest(topic=self._topic, messages=messages)
         deadline = self._clock() + _RETRY_SECONDS
@@ -101,8 +124,3 @@ class Publishing(threading.Thread):
                 code, detail = fault(error)
                 if code.name not in _RETRIED or self._clock() > deadline or self._ending.wait(0.2):
                     raise LoaderError(f"Publishing to {self._topic} failed: {code.name} {detail[:200]}") from error
-        published = self.published
-        published.messages += len(batch)
-        published.repeats += sum(one.kind == "repeat" for one in batch)
-        published.poison += sum(one.kind == "poison" for one in batch)
-        published.bytes += sum(len(one.body) for one in batch)

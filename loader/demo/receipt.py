@@ -11,7 +11,7 @@ class Receipt:
     """published + redelivered = loaded + duplicates + dead-lettered + discarded."""
 
     published: int
-    """Messages that Pub/Sub confirmed to the publisher."""
+    """Messages that Pub/Sub confirmed to the publisher, or that Kafka did and the bridge makes of it."""
     repeats: int
     """Of those: sent again under the same event id."""
     loaded: int

@@ -15,7 +15,6 @@ from loader.demo.receipt import Receipt
 
 ROWS = 3
 _OWN = ("_dlt_", "_event_id", "_event_digest", "_published_at")
-_INTERNAL = ("_dead_letters", "_discards", "_receipts", "_schema_log")
 _SHORT = {"timestamp with time zone": "timestamptz", "character varying": "varchar", "double precision": "double"}
 
 
@@ -67,7 +66,7 @@ class Survey:
     def receipt(self, published: Published) -> Receipt:
         """Both sides."""
         return Receipt(
-            published=published.messages,
+            published=published.total,
             repeats=published.repeats,
             loaded=sum(table.rows for table in self.tables if not table.parent),
             duplicates=self.duplicates,
@@ -85,7 +84,7 @@ def survey(conn: psycopg.Connection[Any], dataset: str, changes: Collection[Chan
     tables = [
         _table(conn, dataset, name, added)
         for name in sorted(names, key=lambda name: name.split("__"))
-        if not name.startswith("_dlt_") and name not in _INTERNAL
+        if not name.startswith("_")  # dlt's and the loader's own: no table of events begins so
     ]
     letters = [
         Letter(*row)
