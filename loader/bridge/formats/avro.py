@@ -84,6 +84,8 @@ class Reading:
             raise
         except Suspicious as error:
             raise Undecodable(f"not read: {error}") from None
+        except EOFError:
+            raise Undecodable("not of its schema: it ends in the middle of a value") from None
         except Exception as error:  # whatever a parser stumbles over in bytes that are no such datum
             raise Undecodable(f"not of its schema: {type(error).__name__} {error}"[:300]) from None
 
