@@ -1,4 +1,4 @@
-"""What the receipts say about a replay: how many messages there are, and how fast the fleet has been. Reading only."""
+"""What the receipts say about a replay: how many events there are, and how fast the fleet has been. Reading only."""
 
 from __future__ import annotations
 
@@ -9,8 +9,13 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
-_MESSAGES = """
+_EVENTS = """
 select coalesce(sum(event_count), 0)::bigint from {receipts} where newest_published_at >= %s
+"""
+# What earlier backfills loaded again has receipts of both times.
+_AGAIN = """
+select coalesce(sum(p.events_new + p.events_rewritten), 0)::bigint
+from {progress} p join {backfills} b using (backfill_id) where b.ordered_at >= %s and not b.aside
 """
 # The best minute of a day: while it catches up, a fleet runs at its limit.
 _RATE = """
@@ -28,16 +33,16 @@ union select table_name from {log}
 class Estimate:
     """About so much; None where nothing is known."""
 
-    messages: int | None
+    events: int | None
     rate: float | None
     """Events a second that this dataset's workers have loaded at their best."""
 
     @property
     def seconds(self) -> float | None:
         """How long a replay takes."""
-        if self.messages is None or not self.rate:
+        if self.events is None or not self.rate:
             return None
-        return self.messages / self.rate
+        return self.events / self.rate
 
 
 def estimate(conn: psycopg.Connection[Any], dataset: str, since: datetime.datetime) -> Estimate:
@@ -45,9 +50,12 @@ def estimate(conn: psycopg.Connection[Any], dataset: str, since: datetime.dateti
     receipts = sql.Identifier(dataset, "_receipts")
     if not _there(conn, receipts):
         return Estimate(None, None)
-    messages = conn.execute(sql.SQL(_MESSAGES).format(receipts=receipts), (since,)).fetchone()
+    events = _number(conn, sql.SQL(_EVENTS).format(receipts=receipts), since)
+    progress, backfills = sql.Identifier(dataset, "_backfill_progress"), sql.Identifier(dataset, "_backfills")
+    if _there(conn, progress):
+        events -= _number(conn, sql.SQL(_AGAIN).format(progress=progress, backfills=backfills), since)
     rate = conn.execute(sql.SQL(_RATE).format(receipts=receipts)).fetchone()
-    return Estimate(messages[0] if messages else None, rate[0] if rate else None)
+    return Estimate(max(0, events), rate[0] if rate else None)
 
 
 def known_tables(conn: psycopg.Connection[Any], dataset: str) -> set[str]:
@@ -58,6 +66,11 @@ def known_tables(conn: psycopg.Connection[Any], dataset: str) -> set[str]:
         found = {row[0] for row in conn.execute(sql.SQL(_TABLES).format(receipts=receipts, log=log))}
     there = "select tablename from pg_catalog.pg_tables where schemaname = %s and left(tablename, 1) <> '_'"
     return found | {row[0] for row in conn.execute(there, (dataset,))}
+
+
+def _number(conn: psycopg.Connection[Any], query: sql.Composed, since: datetime.datetime) -> int:
+    row = conn.execute(query, (since,)).fetchone()
+    return int(row[0]) if row else 0
 
 
 def _there(conn: psycopg.Connection[Any], table: sql.Identifier) -> bool:

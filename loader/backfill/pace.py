@@ -41,7 +41,7 @@ def ended(pace: Pace, progress: Progress, since_seek: float, expected: int | Non
     if progress.quiet is None:
         return expected == 0
     quiet = pace.quiet
-    if expected is not None and progress.messages < expected * _NEARLY_ALL:
+    if expected is not None and progress.events < expected * _NEARLY_ALL:
         quiet *= _PATIENCE
     if progress.unheard > 10:
         quiet = max(quiet, pace.lease)

@@ -84,15 +84,15 @@ class Plan:
             "until": self.until,
             "reaches_back_to": self.reach.oldest,
             "reach": self.reach.why,
-            "estimated_messages": self.estimate.messages,
+            "estimated_events": self.estimate.events,
             "estimated_seconds": self.estimate.seconds,
         }
 
     def _estimate(self) -> str:
         found = self.estimate
-        if found.messages is None:
+        if found.events is None:
             return "unknown, there are no receipts of earlier loads"
-        text = f"about {found.messages:,} messages"
+        text = f"about {found.events:,} events"
         if found.seconds is not None and found.rate is not None:
             text += f", {rules.span(max(1.0, found.seconds))} at {found.rate:,.0f}/s, the best minute of the last day"
         return text

@@ -73,7 +73,7 @@ class Replay:
             "until": plan.until,
             "tables": sorted(plan.tables) if plan.tables is not None else None,
             "replace": plan.request.replace,
-            "estimated_messages": plan.estimate.messages,
+            "estimated_events": plan.estimate.events,
         }
         if plan.request.aside:
             values["subscription"] = self._aside_name(backfill_id)
@@ -114,7 +114,7 @@ class Replay:
         Raises LoaderError when the seek brings back nothing although there should be something."""
         assert backfill.subscription is not None
         assert backfill.sought_at is not None
-        expected = backfill.estimated_messages
+        expected = backfill.estimated_events
         while True:
             progress = self._store.progress(backfill.backfill_id)
             alive = self._store.alive(backfill.subscription)
@@ -124,7 +124,7 @@ class Replay:
                 if expected:
                     raise LoaderError(
                         f"the seek of {backfill.subscription} was answered and brought back nothing in {seconds:.0f} s "
-                        f"of about {expected:,} messages. The order stays in force: ask for the same again to follow "
+                        f"of about {expected:,} events. The order stays in force: ask for the same again to follow "
                         "on, or end it with `loader backfill --cancel`"
                     )
                 done = True

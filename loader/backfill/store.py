@@ -13,7 +13,7 @@ from psycopg.rows import class_row
 from psycopg.types.json import Jsonb
 
 _COLUMNS = (
-    "backfill_id, request, subscription, aside, since, until, tables, replace, safety_snapshot, estimated_messages,"
+    "backfill_id, request, subscription, aside, since, until, tables, replace, safety_snapshot, estimated_events,"
     " ordered_at, sought_at, position, rows_read, rows_filled, ended_at, outcome"
 )
 _PROGRESS = """
@@ -43,7 +43,7 @@ class Backfill:
     tables: list[str] | None
     replace: bool
     safety_snapshot: str | None
-    estimated_messages: int | None
+    estimated_events: int | None
     ordered_at: datetime.datetime
     sought_at: datetime.datetime | None
     position: str | None
@@ -72,6 +72,12 @@ class Progress:
     """Seconds since the worker that has been silent longest told of itself; 0 when none has told anything."""
     workers: int
     """Workers that took part."""
+
+    @property
+    def events(self) -> int:
+        """Events of the replay of which it is known what became of them."""
+        done = self.events_new + self.events_there + self.events_rewritten
+        return done + self.events_skipped + self.dead_letters
 
 
 class BackfillStore:

@@ -95,7 +95,7 @@ def backfill(
         raise typer.BadParameter("give one of --since T, --snapshot NAME, --from-raw TABLE and --cancel")
     settings = read_settings(config)
     if cancel:
-        _cancel(settings, as_json)
+        _cancel(settings, into or settings.dataset, as_json)
         return
     if from_raw is not None:
         if until or table or replace or aside or into:
@@ -111,6 +111,7 @@ def backfill(
 
 
 def _replay(settings: Settings, request: Request, dry_run: bool, yes: bool, as_json: bool) -> None:
+    from loader.backfill.parent_index import ParentIndexes
     from loader.backfill.plan import make_plan
     from loader.backfill.store import BackfillStore
     from loader.commands.output import note, print_json
@@ -140,11 +141,15 @@ def _replay(settings: Settings, request: Request, dry_run: bool, yes: bool, as_j
             assert plan is not None
             _confirm("Seek", "would seek", yes)
             _prepare(settings, conn, dataset)
+            if request.replace:
+                _index_parents(conn, dataset)
             found = replay.begin(plan)
         elif plan is not None:
             found = replay.seek(found, plan)
         started = time.monotonic()
         last = _follow(settings, replay, found, dataset)
+        if request.replace:
+            ParentIndexes(conn, dataset).drop()
     _receipt(last, plan, time.monotonic() - started, as_json)
 
 
@@ -208,20 +213,23 @@ def _receipt(step: Step, plan: Plan | None, seconds: float, as_json: bool) -> No
     )
 
 
-def _cancel(settings: Settings, as_json: bool) -> None:
+def _cancel(settings: Settings, dataset: str, as_json: bool) -> None:
+    from loader.backfill.parent_index import ParentIndexes
     from loader.backfill.store import BackfillStore
     from loader.commands.output import note, print_json
     from loader.commands.parts import connected
 
     with _service(settings) as service, connected(settings, "backfill") as conn:
-        store = BackfillStore(conn, settings.dataset)
+        store = BackfillStore(conn, dataset)
         ended = _make_replay(settings, service, store).cancel() if store.exists else []
+        if any(found.replace for found in ended):
+            ParentIndexes(conn, dataset).drop()
     if as_json:
         print_json({"cancelled": [found.backfill_id for found in ended]})
     for found in ended:
         note(f"{found.backfill_id} is ended; what it brought back and is still to come is loaded as any other message")
     if not ended:
-        note(f"no backfill of {settings.subscription} is on in dataset {settings.dataset}")
+        note(f"no backfill of {settings.subscription} is on in dataset {dataset}")
 
 
 def _refill(settings: Settings, table: str, column: str, dry_run: bool, yes: bool, as_json: bool) -> None:
@@ -289,6 +297,16 @@ def _prepare(settings: Settings, conn: psycopg.Connection[Any], dataset: str) ->
     Learner(dataset, plan_rules(settings), settings.schema_contract, worker_name()).prepare(conn)
 
 
+def _index_parents(conn: psycopg.Connection[Any], dataset: str) -> None:
+    from loader.backfill.parent_index import ParentIndexes
+    from loader.commands.output import note
+
+    indexes = ParentIndexes(conn, dataset)
+    for table in indexes.missing():
+        note(f"{table}: an index on _dlt_parent_id is built for the time of the rewriting; nobody is held up")
+    indexes.make()
+
+
 def _require_fresh(conn: psycopg.Connection[Any], dataset: str) -> None:
     from loader.backfill.estimate import known_tables
     from loader.errors import LoaderError
@@ -346,13 +364,13 @@ class _Display:
 
 def progress_line(step: Step, trouble: str | None, *, bar: bool) -> str:
     """One line: how far, what was done, how fast, how long yet."""
-    progress, expected = step.progress, step.backfill.estimated_messages
+    progress, expected = step.progress, step.backfill.estimated_events
     if not step.alive and not step.done:
         subscription = step.backfill.subscription
         return trouble or f"no worker was seen on {subscription} lately: start `loader run` (new ones show in 15 s)"
     of = f" of about {expected:,}" if expected else ""
     parts = [
-        f"{progress.messages:,}{of} messages",
+        f"{progress.events:,}{of} events in {progress.messages:,} messages",
         f"{progress.rows_new:,} rows new",
         f"{progress.events_there:,} events there",
     ]
@@ -362,12 +380,12 @@ def progress_line(step: Step, trouble: str | None, *, bar: bool) -> str:
         parts.append(f"{progress.events_skipped:,} passed over")
     if progress.waiting:
         parts.append(f"{progress.waiting:,} wait in workers")
-    rate = progress.messages / step.seconds if step.seconds > 0 else 0.0
+    rate = progress.events / step.seconds if step.seconds > 0 else 0.0
     parts.append(f"{rate:,.0f}/s")
     if step.done:
         parts.append("done")
-    elif expected and rate and progress.messages < expected:
-        parts.append(f"{(expected - progress.messages) / rate:,.0f} s left")
+    elif expected and rate and progress.events < expected:
+        parts.append(f"{(expected - progress.events) / rate:,.0f} s left")
     elif progress.quiet is not None:
         parts.append(f"quiet for {progress.quiet:.0f} s")
     if trouble:
@@ -375,5 +393,5 @@ def progress_line(step: Step, trouble: str | None, *, bar: bool) -> str:
     text = ", ".join(parts)
     if not bar:
         return text
-    share = 1.0 if step.done else min(1.0, progress.messages / expected) if expected else 0.0
+    share = 1.0 if step.done else min(1.0, progress.events / expected) if expected else 0.0
     return f"[{'#' * int(share * _BAR):.<{_BAR}}] {text}"

@@ -111,7 +111,7 @@ create table if not exists {schema}._backfills (
     tables text[],
     replace boolean not null,
     safety_snapshot text,
-    estimated_messages bigint,
+    estimated_events bigint,
     settled_before timestamptz,
     ordered_at timestamptz not null default now(),
     sought_at timestamptz,

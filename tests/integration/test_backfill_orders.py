@@ -10,6 +10,7 @@ import psycopg
 import pytest
 from pydantic import SecretStr
 
+from loader.backfill.parent_index import ParentIndexes
 from loader.backfill.store import BackfillStore
 from loader.commands.parts import make_database
 from loader.dead_letter.replay import Impatience
@@ -174,3 +175,17 @@ def test_a_message_published_after_the_order_is_loaded_whatever_the_order_leaves
     assert fleet.load(new, message(3)) == ["m3"]
 
     assert fleet.rows('select n from events."order" order by n') == [(1,), (2,)]
+
+
+def test_large_child_tables_are_indexed_by_their_parents_for_a_while(fleet):
+    fleet.load(message(1))
+    indexes = ParentIndexes(fleet.conn, "events", large_bytes=0)
+    assert indexes.missing() == ["order__tags", "order__tags__deep"]
+
+    assert indexes.make() == ["order__tags", "order__tags__deep"]
+    assert indexes.missing() == []
+    assert indexes.make() == []
+    indexes.drop()
+
+    assert indexes.missing() == ["order__tags", "order__tags__deep"]
+    assert ParentIndexes(fleet.conn, "events").missing() == []

@@ -7,8 +7,10 @@ import pytest
 from loader.backfill.order import Order, Sift
 from loader.backfill.pace import Pace, ended, fruitless
 from loader.backfill.reach import check_since, check_subscription, check_takeover, reach_of
+from loader.backfill.replay import Step
 from loader.backfill.request import Request
-from loader.backfill.store import Progress
+from loader.backfill.store import Backfill, Progress
+from loader.commands.backfill import progress_line
 from loader.errors import LoaderError
 from loader.message.message import Event, Message
 from loader.pull.subscription import Subscription
@@ -197,3 +199,16 @@ def test_the_same_request_is_the_same_whatever_is_allowed():
     again = Request(since="2h", tables=("a", "b"), replace=True, allow_duplicates=True)
     assert first.as_dict() == again.as_dict()
     assert first.as_dict() != Request(since="2h").as_dict()
+
+
+def test_the_line_of_progress_says_how_far_how_fast_and_how_long_yet():
+    found = Backfill(
+        "b", {}, "s", False, None, None, None, True, None, 1_000, NOW, NOW, None, 0, 0, None, None
+    )  # fmt: skip
+    half = progress(messages=400, events_there=300, events_rewritten=200, rows_new=0, waiting=7)
+    line = progress_line(Step(found, half, 3, 10.0, False), None, bar=True)
+    assert line.startswith("[##########..........] 500 of about 1,000 events in 400 messages")
+    for said in ("300 events there", "200 rewritten", "7 wait in workers", "50/s", "10 s left"):
+        assert said in line
+    assert "start `loader run`" in progress_line(Step(found, half, 0, 10.0, False), None, bar=False)
+    assert progress_line(Step(found, half, 0, 10.0, True), None, bar=False).endswith("done")
