@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import time
 from typing import TYPE_CHECKING, Annotated
 
@@ -49,7 +50,8 @@ def status(
         loader status --serve --port 8081
     """
     from loader.commands.options import read_settings
-    from loader.commands.output import print_json
+    from loader.commands.output import note, print_json
+    from loader.errors import ConfigurationError, LoaderError
 
     if serve and (watch or as_json):
         raise typer.BadParameter("--serve goes without --watch and --json")
@@ -58,11 +60,18 @@ def status(
         _serve(settings, host, port)
         return
     while True:
-        picture = _look(settings)
-        if as_json:
-            print_json(picture.as_dict())
+        try:
+            picture = _look(settings)
+        except LoaderError as error:
+            # Who watches through a failover wants to see its end.
+            if not watch or isinstance(error, ConfigurationError):
+                raise
+            note(f"{datetime.datetime.now(datetime.UTC):%H:%M:%S} {error}")
         else:
-            _show(picture, clear=watch)
+            if as_json:
+                print_json(picture.as_dict())
+            else:
+                _show(picture, clear=watch)
         if not watch:
             return
         time.sleep(interval)

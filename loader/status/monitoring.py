@@ -32,7 +32,7 @@ def read_backlog(subscription: str | None, now: datetime.datetime, fetch: Fetch 
     if not subscription:
         return Backlog(note="unknown (LOADER_SUBSCRIPTION is not set)")
     if fetch is None:
-        if os.environ.get("PUBSUB_EMULATORHOST", "").strip():  # not by loader.pull: a supervisor does without gRPC
+        if os.environ.get("PUBSUB_EMULATOR_HOST", "").strip():  # not by loader.pull: a supervisor does without gRPC
             return Backlog(note="unknown (an emulator has no Cloud Monitoring)")
         if not has_credentials():
             return Backlog(note=f"unknown ({NEEDED}; this machine has no Google credentials)")
@@ -76,7 +76,7 @@ def _newest(fetch: Fetch, subscription: str, metric: str, now: datetime.datetime
 
 def has_credentials(environ: os._Environ[str] | dict[str, str] = os.environ) -> bool:
     """Whether default credentials are at hand without asking the network where this machine stands."""
-    if environ.get("GOOGLE_APPLICATION_CREDENTIALS") or environ.get("GCE_METADATAHOST"):
+    if environ.get("GOOGLE_APPLICATION_CREDENTIALS") or environ.get("GCE_METADATA_HOST"):
         return True
     folder = environ.get("CLOUDSDK_CONFIG")
     home = Path(folder) if folder else Path(environ.get("HOME", "/nonexistent")) / ".config" / "gcloud"

@@ -1,7 +1,11 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
 import sys
+import urllib.request
 from pathlib import Path
 
 import psycopg
@@ -102,3 +106,36 @@ def test_a_dataset_that_is_not_the_loaders_is_one_line(dataset):
     assert "lacks the loader's tables" in done.stderr
     with pytest.raises(psycopg.errors.UndefinedTable):
         read_picture(dataset.conn, "events")
+
+
+def start(dataset, *arguments):
+    environment = {**os.environ, "LOADER_DATABASE_URL": dataset.url, "PUBSUB_EMULATOR_HOST": "127.0.0.1:1"}
+    return subprocess.Popen(
+        [sys.executable, "-m", "loader", "status", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
+    )
+
+
+def test_the_page_of_the_fleet_is_served_until_it_is_told_to_stop(dataset):
+    dataset.load(message(1, {"type": "order", "n": 1}))
+    with start(dataset, "--serve", "--port", "0") as running:
+        url = running.stderr.readline().split()[0]
+        with urllib.request.urlopen(url, timeout=30) as answer:
+            assert "order" in answer.read().decode()
+        running.terminate()
+        assert running.wait(30) == 0
+
+
+def test_watch_looks_again_and_survives_an_outage(dataset):
+    dataset.load(message(1, {"type": "order", "n": 1}))
+    with start(dataset, "--watch", "--json", "--interval", "1") as running:
+        assert json.loads(running.stdout.readline())["tables"][0]["name"] == "order"
+        dataset.conn.execute("alter schema events rename to away")
+        assert "lacks the loader's tables" in running.stderr.readline()
+        dataset.conn.execute("alter schema away rename to events")
+        assert json.loads(running.stdout.readline())["tables"][0]["name"] == "order"
+        running.send_signal(signal.SIGINT)
+        assert running.wait(30) == 130

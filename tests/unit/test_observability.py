@@ -11,6 +11,7 @@ import subprocess
 import pytest
 
 from loader.bridge.metrics import render as render_bridge
+from loader.observability import reference
 from loader.observability.dashboard import FOLDER, files
 from loader.observe.declaration import METRICS
 from loader.observe.exposition import render
@@ -72,6 +73,12 @@ def test_every_metric_of_the_loader_is_on_a_dashboard() -> None:
 def test_the_dashboards_are_what_their_module_makes() -> None:
     for name, content in files().items():
         assert (FOLDER / name).read_text(encoding="utf-8") == content, "run python -m loader.observability.dashboard"
+
+
+def test_the_readme_has_the_bridges_metrics_as_they_are() -> None:
+    text = README.read_text(encoding="utf-8")
+    assert reference.renew(text) == text, "run python -m loader.observability.reference README.md"
+    assert "`bridge_commit_age_seconds` | gauge" in text
 
 
 def test_panels_lie_beside_each_other_and_have_ids_of_their_own() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -103,6 +104,16 @@ def test_an_outage_is_said_and_not_asked_for_again_and_again() -> None:
     now[0] += FRESH_SECONDS
     source.page(request)
     assert down.looks == 2
+
+
+def test_the_page_costs_a_supervisor_neither_dlt_nor_grpc() -> None:
+    code = (
+        "import sys\nimport loader.observe.page_source\n"
+        "heavy = {'dlt', 'grpc', 'google.auth'} & set(sys.modules)\n"
+        "sys.exit(f'imported {heavy}' if heavy else 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.fixture(scope="module")

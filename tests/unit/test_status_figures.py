@@ -84,6 +84,13 @@ def test_no_host_is_contacted_without_credentials_or_beside_an_emulator(monkeypa
     assert "LOADER_SUBSCRIPTION" in read_backlog(None, NOW).note
 
 
+@pytest.mark.parametrize("name", ["GOOGLE_APPLICATION_CREDENTIALS", "GCE_METADATA_HOST"])
+def test_credentials_are_seen_without_asking_the_network(name, tmp_path):
+    assert has_credentials({"HOME": str(tmp_path), name: "set"})
+    (tmp_path / "application_default_credentials.json").write_text("{}")
+    assert has_credentials({"CLOUDSDK_CONFIG": str(tmp_path)})
+
+
 def test_figures_in_words():
     assert [span(x) for x in (None, 0.26, 42, 61, 3600, 90_061)] == [
         "–",
