@@ -8,11 +8,12 @@ that is a date, beside a plain long), fastavro must convert while it reads: that
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import fastavro.read
 
-from loader.bridge.formats.avro_values import Convert, leaf
+from loader.bridge.formats.avro_values import Convert, leaf, millis, millis_in
 
 _CLASSES: Mapping[str, type] = {
     "null": type(None),
@@ -214,6 +215,8 @@ def _array(inner: Convert) -> Convert:
 def _array_of_records(parts: list[tuple[str, Convert]]) -> Convert:
     if len(parts) == 1:
         [(only, one)] = parts
+        if one is millis:
+            return partial(millis_in, name=only)
 
         def convert_one(records: Any) -> Any:
             for record in records:

@@ -23,6 +23,8 @@ _EPOCH_ORDINAL = datetime.date(1970, 1, 1).toordinal()
 _DAY = 86_400
 _MOST_REMEMBERED = 100_000
 
+_MILLIS = ["+00:00", *(f".{rest:03d}+00:00" for rest in range(1, 1_000))]
+"""How a timestamp ends, by its thousandths."""
 _seconds: dict[int, str] = {}
 
 
@@ -59,9 +61,18 @@ def _fraction(value: int, digits: int) -> str:
 
 def millis(value: int) -> str:
     """A timestamp in milliseconds since the epoch: 2026-11-30T16:00:00.125+00:00."""
-    seconds, rest = divmod(value, 1_000)
-    text = _seconds.get(seconds) or _second(seconds)
-    return f"{text}.{rest:03d}+00:00" if rest else f"{text}+00:00"
+    seconds = value // 1_000
+    return (_seconds.get(seconds) or _second(seconds)) + _MILLIS[value - seconds * 1_000]
+
+
+def millis_in(records: Any, name: str) -> Any:
+    """`millis` of one field of many records, in place: points of a track are most of what there is to convert."""
+    known = _seconds.get
+    for record in records:
+        value = record[name]
+        seconds = value // 1_000
+        record[name] = (known(seconds) or _second(seconds)) + _MILLIS[value - seconds * 1_000]
+    return records
 
 
 def _timestamp(units: int, digits: int, zone: str, value: int) -> str:

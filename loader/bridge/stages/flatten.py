@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
+import orjson
+
 from loader.bridge.condition.functions import text
 from loader.bridge.frame import Frame, Headers, Undecodable
 from loader.bridge.stages.flat import Flat, Names
@@ -109,7 +111,7 @@ class Flatten:
         if len(plan.each) > 1 and plan.keep is None:
             record = _without(record, plan.each)
         rows: list[Frame] = []
-        encode, raw = JSON.encode, plan.raw
+        raw, lists_matter = plan.raw, plan.raw is not None and plan.fields is None
         shape: tuple[Any, ...] | None = None
         head: dict[str, Any] = {}
         inner: Sequence[tuple[str, str]] | None = None
@@ -119,7 +121,8 @@ class Flatten:
                 if element is None:
                     continue  # it says nothing; the numbers of the others stay
                 element = {"value": element}
-            found = (tuple(element), tuple(isinstance(each, list) for each in element.values()))
+            # Whether a field is a list matters only where lists are left to the raw column.
+            found = (tuple(element), tuple(map(type, element.values())) if lists_matter else ())
             if found != shape:
                 shape = found
                 names = self._names(record, shape)
@@ -136,19 +139,23 @@ class Flatten:
                     if value is not _MISSING:
                         row[name] = value
             if raw is not None:
-                row[raw] = encode(element).decode() if plan.raw_text else element
-            rows.append(Row(frame, encode(row), number, headers, key))
+                row[raw] = JSON.encode(element).decode() if plan.raw_text else element
+            try:
+                body = orjson.dumps(row)
+            except TypeError:  # an integer beyond 64 bit, say
+                body = JSON.encode(row)
+            rows.append(Row(frame, body, number, headers, key))
         return rows
 
     def _names(self, record: Any, shape: tuple[Any, ...]) -> Names:
         known = (tuple(record), *shape)
         names = self._shapes.get(known)
         if names is None:
-            keys, lists = shape
-            is_list = dict(zip(keys, lists, strict=True)).__getitem__
+            keys, classes = shape
+            lists = {key for key, kind in zip(keys, classes, strict=False) if kind is list}
             if len(self._shapes) >= _MOST_SHAPES:
                 self._shapes.clear()
-            names = self._shapes[known] = self.plan.names(tuple(record), keys, is_list)
+            names = self._shapes[known] = self.plan.names(tuple(record), keys, lists.__contains__)
         return names
 
     def why(self, frame: Frame) -> str:
