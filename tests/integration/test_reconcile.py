@@ -86,6 +86,36 @@ def test_older_loads_are_left_out_and_a_negative_receipt_takes_rows_back(dataset
     assert receipts(dataset).gaps == ()
 
 
+def replayed(dataset, new, rewritten=0):
+    dataset.conn.execute(
+        "insert into events._backfill_progress (backfill_id, worker, lane, events_new, events_rewritten, replayed_at)"
+        " values ('b', 'w', 'load', %s, %s, now())",
+        (new, rewritten),
+    )
+
+
+def test_rows_that_a_backfill_brought_back_or_rewrote_are_no_gap_and_one_row_more_is(dataset):
+    dataset.load(*[order(number) for number in range(1, 6)])
+    first = dataset.rows("select max(load_id) from events._receipts")[0][0]
+    dataset.conn.execute('delete from events."order" where n in (2, 3)')
+    assert len(receipts(dataset).gaps) == 3
+    dataset.load(order(2), order(3))
+    replayed(dataset, new=2)
+    found = receipts(dataset)
+    assert found.gaps == ()
+    assert "of 1 loads are under newer loads since a backfill" in found.compared
+    dataset.conn.execute('delete from events."order" where n = 4')
+    assert f"load {first}, table order" in {gap.subject for gap in receipts(dataset).gaps}
+
+
+def test_a_load_after_the_backfill_has_no_excuse(dataset):
+    dataset.load(order(1))
+    replayed(dataset, new=100)
+    dataset.load(order(2))
+    dataset.conn.execute('delete from events."order" where n = 2')
+    assert len(receipts(dataset).gaps) == 3
+
+
 def bridged(number, partition, offset, tail="", prefix="c/t", age=3600.0, **fields):
     identity = {"event_id": f"{prefix}/{partition}/{offset}{tail}"}
     return message(number, {"type": f"k{offset % 3}", "n": offset, **fields}, identity, age)
