@@ -13,7 +13,7 @@ from loader.adopt.inventory import takeover_times
 from loader.backfill import reach as rules
 from loader.backfill.estimate import Estimate, estimate, known_tables
 from loader.backfill.request import Request, moment
-from loader.backfill.service import Service, Snapshot
+from loader.backfill.service import Service, Snapshot, mark_of
 from loader.errors import LoaderError
 from loader.pull.subscription import Subscription
 
@@ -119,6 +119,12 @@ def make_plan(
         if snapshot.topic != subscription.topic:
             raise LoaderError(
                 f"snapshot {snapshot.name} is of topic {snapshot.topic}, {subscription.name} of {subscription.topic}"
+            )
+        if not request.aside and snapshot.mark != mark_of(subscription.name):
+            # A seek to it acks what had been acked there: of another subscription that may be what waits here.
+            raise LoaderError(
+                f"snapshot {snapshot.name} was not made of {subscription.name} by `loader snapshot create`: a seek to "
+                "it might ack messages that were never loaded. Say --aside, which does not touch the live subscription"
             )
         oldest = snapshot.oldest
         if until is not None and until <= oldest:

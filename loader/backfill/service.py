@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import hashlib
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ _RIGHTS = {
 }
 _SPARE_SECONDS = 86_400
 _LONGEST_RETENTION = 31 * 86_400
+_LABEL = "loader-subscription"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +37,19 @@ class Snapshot:
     name: str
     topic: str
     expires: datetime.datetime
+    mark: str = ""
+    """Of the subscription that the loader made it from, see `mark_of`; empty for one that was made otherwise."""
 
     @property
     def oldest(self) -> datetime.datetime:
         """Publish time of the oldest message that was unacked; when it was made if none was. Snapshots live 7 days,
         less the age of that message."""
         return self.expires - SNAPSHOT_LIFETIME
+
+
+def mark_of(subscription: str) -> str:
+    """What a snapshot's label says of its subscription, whose name a label could not hold."""
+    return hashlib.blake2b(subscription.encode(), digest_size=16).hexdigest()
 
 
 class Service:
@@ -74,6 +83,7 @@ class Service:
         """A snapshot of the subscription; one of that name that is there is kept as it is."""
         full = self.snapshot_name(name)
         request = pb.CreateSnapshotRequest(name=full, subscription=self.subscription)
+        request.labels[_LABEL] = mark_of(self.subscription)
         try:
             return _snapshot(self._call("create_snapshot", request))
         except _Exists:
@@ -172,4 +182,5 @@ def _refused(name: str, error: grpc.RpcError) -> LoaderError:
 
 
 def _snapshot(made: Any) -> Snapshot:
-    return Snapshot(made.name, made.topic, made.expire_time.ToDatetime(tzinfo=datetime.UTC))
+    expires = made.expire_time.ToDatetime(tzinfo=datetime.UTC)
+    return Snapshot(made.name, made.topic, expires, made.labels.get(_LABEL, ""))

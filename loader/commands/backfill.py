@@ -158,7 +158,7 @@ def _follow(settings: Settings, replay: Replay, found: Backfill, dataset: str) -
     from loader.commands.output import note
     from loader.commands.parts import make_database
 
-    show = _Display()
+    show = Display()
     worker: AsideWorker | None = None
     last: Step | None = None
     with contextlib.ExitStack() as stack:
@@ -331,7 +331,7 @@ def _confirm(question: str, would: str, yes: bool) -> None:
     typer.confirm(f"{question}?", abort=True, err=True)
 
 
-class _Display:
+class Display:
     """Progress on stderr: a bar that renews itself on a terminal, a line now and then elsewhere."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:

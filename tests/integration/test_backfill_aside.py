@@ -169,3 +169,18 @@ def test_snapshots_are_made_listed_and_deleted(operator):
     assert operator.run("snapshot", "delete", "before")[0] == 0
     assert json.loads(operator.run("snapshot", "list", "--json")[1])["snapshots"] == []
     assert operator.run("snapshot", "delete", "before")[0] == 1
+
+
+def test_a_snapshot_of_unknown_origin_never_moves_the_live_subscription(operator):
+    name = f"projects/{operator.pubsub.project}/snapshots/foreign"
+    other = operator.pubsub.subscribe("other")
+    operator.pubsub.stub.create_snapshot(pb.CreateSnapshotRequest(name=name, subscription=other))
+    operator.publish(30)
+
+    code, _, err = operator.run("backfill", "--snapshot", "foreign", "--yes")
+    assert code == 1
+    assert "--aside" in err
+    assert operator.pubsub.counts()["backlog"] == 30
+
+    # A snapshot retains by itself: the topic need not.
+    assert operator.receipt("--snapshot", "foreign", "--aside")["events_new"] == 30

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import datetime
+import io
 
 import pytest
 
@@ -10,7 +11,7 @@ from loader.backfill.reach import check_since, check_subscription, check_takeove
 from loader.backfill.replay import Step
 from loader.backfill.request import Request
 from loader.backfill.store import Backfill, Progress
-from loader.commands.backfill import progress_line
+from loader.commands.backfill import Display, progress_line
 from loader.errors import LoaderError
 from loader.message.message import Event, Message
 from loader.pull.subscription import Subscription
@@ -212,3 +213,32 @@ def test_the_line_of_progress_says_how_far_how_fast_and_how_long_yet():
         assert said in line
     assert "start `loader run`" in progress_line(Step(found, half, 0, 10.0, False), None, bar=False)
     assert progress_line(Step(found, half, 0, 10.0, True), None, bar=False).endswith("done")
+
+
+class Screen(io.StringIO):
+    """A stderr that is a terminal, or none."""
+
+    def __init__(self, terminal):
+        super().__init__()
+        self.terminal = terminal
+
+    def isatty(self):
+        return self.terminal
+
+
+def test_a_terminal_gets_a_bar_that_renews_itself_and_a_log_a_line_now_and_then(monkeypatch):
+    found = Backfill("b", {}, "s", False, None, None, None, True, None, 100, NOW, NOW, None, 0, 0, None, None)
+    steps = [Step(found, progress(), 3, float(second), second == 12) for second in range(13)]
+    terminal, log = Screen(True), Screen(False)
+    for screen in (terminal, log):
+        monkeypatch.setattr("sys.stderr", screen)
+        clock = iter(range(100))
+        display = Display(lambda clock=clock: float(next(clock)))
+        for step in steps:
+            display(step, None)
+        display.end()
+    assert terminal.getvalue().count("\r\x1b[K[") == 13
+    assert terminal.getvalue().endswith("done\n")
+    assert 2 <= len(log.getvalue().splitlines()) < 13
+    assert "\x1b" not in log.getvalue()
+    assert log.getvalue().endswith("done\n")
