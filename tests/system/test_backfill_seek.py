@@ -144,6 +144,28 @@ def test_an_order_for_one_table_and_a_time_leaves_the_rest_and_loses_nothing_new
     database.until_count("invoice", 20)
 
 
+def test_what_was_never_acked_is_loaded_even_if_it_is_older_than_the_seek(
+    fleet, topic, database, orders, assert_loaded, retaining
+):
+    bodies = orders(50)
+    topic.publish(bodies[:20])
+    database.until(f"select now() > '{datetime.datetime.now(datetime.UTC).isoformat()}'::timestamptz + interval '3 s'")
+    since = datetime.datetime.now(datetime.UTC).isoformat()
+    topic.publish(bodies[20:])
+    environment = settings_of(topic, database.url, subscription=retaining)
+    process = Worker(environment, ("backfill", "--since", since, "--table", "order", "--yes", "--json"))
+    assert process.wait() == 1  # no such table yet
+    process.process.stdout.close()
+    process = Worker(environment, ("backfill", "--since", since, "--yes", "--json"))
+    database.until("select count(*) from _backfills where sought_at is not null", 1)
+    fleet(1)
+
+    assert process.wait() == 0, process.output
+    process.process.stdout.close()
+    topic.until_settled(subscription=retaining)
+    assert_loaded(database, bodies)
+
+
 def pb_list(topic):
     from loader.pull import protocol as pb
 
