@@ -10,14 +10,18 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
+from io import BytesIO
 from itertools import cycle, islice
 from pathlib import Path
 from statistics import median
 from typing import Any
 
+import fastavro
+
 from loader.bench.bridge import fill
-from loader.bench.cpu import peak_bytes, process_seconds
+from loader.bench.cpu import own_seconds, peak_bytes, process_seconds
 from loader.bridge.engine.age import BOUNDS
+from loader.bridge.formats.avro_convert import Converter
 from loader.bridge.generate.feed import Encoder, Sent, produce, register, schema
 from loader.bridge.generate.vehicles import records
 from loader.errors import LoaderError
@@ -70,14 +74,28 @@ def example(folder: Path, way: str) -> Path:
 def run_gps(plan: GpsPlan, say: Callable[[str], None]) -> dict[str, Any]:
     """Measure each way with each number of processes in turn. The record's `results`."""
     found: dict[str, list[dict[str, float]]] = {}
+    alone = []
     for number in range(plan.repetitions):
+        alone.append(_decoder_alone())
         say(f"repetition {number + 1} of {plan.repetitions}")
         for way in plan.ways:
             for processes in plan.processes:
                 found.setdefault(f"{way}, {processes} process{'es' * (processes > 1)}", []).append(
                     _once(way, processes, plan.records)
                 )
-    return {name: {key: median(run[key] for run in runs) for key in runs[0]} for name, runs in found.items()}
+    results: dict[str, Any] = {
+        name: {key: median(run[key] for run in runs) for key in runs[0]} for name, runs in found.items()
+    }
+    return {"decoder_alone_us_per_record": median(alone), "ways": results}
+
+
+def _decoder_alone() -> float:
+    """CPU of fastavro's plain decoding: what the machine is worth now, and the floor of reading one by one."""
+    parsed, some = fastavro.parse_schema(Converter(schema()).schema), list(values(2_000))
+    started = own_seconds()
+    for value in some:
+        fastavro.schemaless_reader(BytesIO(value[5:]), parsed, None)
+    return round((own_seconds() - started) / len(some) * 1e6, 1)
 
 
 def run_age(way: str, rate: float, seconds: float, burst: float) -> dict[str, float]:
