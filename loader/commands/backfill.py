@@ -327,7 +327,7 @@ def _confirm(question: str, would: str, yes: bool) -> None:
     if yes:
         return
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise LoaderError(f"{would}: say --yes")
+        raise LoaderError(f"this {would}, and there is no terminal to ask on: give --yes")
     typer.confirm(f"{question}?", abort=True, err=True)
 
 

@@ -184,7 +184,7 @@ def test_the_command_says_what_it_will_do_asks_and_gives_a_receipt(dataset):
 
     unasked = run()
     assert unasked.returncode == 1
-    assert "say --yes" in unasked.stderr
+    assert "give --yes" in unasked.stderr
     dry = json.loads(run("--dry-run", "--json").stdout)
     assert (dry["plan"]["table"], dry["receipt"]) == ("order", None)
     assert "late" not in columns(dataset)
