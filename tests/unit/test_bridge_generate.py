@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import islice
+from itertools import islice, pairwise
 
 from loader.bridge.engine.age import BOUNDS, Ages, Ticket
 from loader.bridge.engine.bucket import Share
@@ -41,7 +41,7 @@ def test_a_vehicle_drives_from_link_to_link_without_a_gap():
     roads = Roads(1)
     ends = {link.number: (link.start, link.end) for links in roads.leaving for link in links}
     driven = [link["linkId"] for each in some(40, vehicles=1) for link in each["path"]]
-    for before, after in zip(driven, driven[1:], strict=False):
+    for before, after in pairwise(driven):
         assert ends[before][1] == ends[after][0]
 
 
