@@ -325,7 +325,7 @@ class Fitter:
     ) -> None:
         child = slot.child
         if child is None:
-            path = (*plan.path, *node.path, names.of_key(key))
+            path = (*plan.path, *node.path, names.of_list(key))
             child = plan.children.get(path)
             if child is None:
                 answer = self.policy.child(self.book, plan, path)

@@ -28,6 +28,9 @@ _OURS = frozenset({EVENT_ID, EVENT_DIGEST, PUBLISHED_AT, ATTRIBUTES, RAW, OVERFL
 # https://www.postgresql.org/docs/current/ddl-system-columns.html: no table may have a column of such a name.
 _SYSTEM = frozenset({"tableoid", "xmin", "cmin", "xmax", "cmax", "ctid"})
 
+# What Postgres appends to a table's name for the index on _dlt_id: of a constraint, and of an index made alone.
+_INDEXES = frozenset({"dlt_id_key", "dlt_id_idx"})
+
 _CACHE_LIMIT = 50_000
 
 naming = NamingConvention(max_length=MAX_IDENTIFIER)
@@ -47,6 +50,19 @@ def of_key(key: str) -> str:
         return naming.normalize_path(key) or EMPTY_KEY
     except ValueError:  # nothing is left of keys such as "__"
         return EMPTY_KEY
+
+
+def of_list(key: str) -> str:
+    """The name of one payload key in the name of a child table.
+
+    Postgres calls the unique index of a table `table__dlt_id_key`, and tables and indexes share one space of names: a
+    list `dlt_id_key` has its table under `payload_dlt_id_key`.
+    """
+    name = of_key(key)
+    head, _, last = name.rpartition("__")
+    if last not in _INDEXES:
+        return name
+    return f"{head}__payload_{last}" if head else f"payload_{last}"
 
 
 def json_keys(text: str) -> frozenset[str]:

@@ -131,6 +131,20 @@ def test_reserved_columns_are_renamed(column: str, name: str) -> None:
     assert names.unreserved(column) == name
 
 
+@pytest.mark.parametrize(
+    ("key", "name"),
+    [
+        ("items", "items"),
+        ("dltIdKey", "payload_dlt_id_key"),
+        ("dlt_id_idx", "payload_dlt_id_idx"),
+        ("a__dlt_id_key", "a__payload_dlt_id_key"),
+        ("my_dlt_id_key", "my_dlt_id_key"),
+    ],
+)
+def test_a_list_never_takes_the_name_of_an_index_for_its_table(key: str, name: str) -> None:
+    assert names.of_list(key) == name
+
+
 @pytest.mark.parametrize("key", ["", " ", "__", "\t"])
 def test_a_key_of_which_nothing_is_left_has_a_name(key: str) -> None:
     assert names.of_key(key) in (names.EMPTY_KEY, "_", "x", "xx")

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
+import pytest
 from loading_harness import Loading
 
 Case = Callable[[str], list[bytes]]
@@ -381,3 +382,15 @@ def test_a_big_integer_inside_jsonb_keeps_every_digit(new_loading: Callable[...,
     load_case(loading, [b'{"eventName":"deep_ints","o":{"n":18446744073709551616,"f":1e30,"t":"e99"}}'])
     found = loading.execute("select o ->> 'n', (o ->> 'f')::numeric from deep_ints").fetchone()
     assert found == ("18446744073709551616", Decimal(10) ** 30)
+
+
+@pytest.mark.parametrize("key", ["dlt_id_key", "dltIdIdx"])
+def test_a_list_named_like_the_index_of_its_table_gets_a_table_of_another_name(loading: Loading, key: str) -> None:
+    loading.load([{"eventName": "orders", "id": 1, "lines": [{key: [1]}]}])
+    lines = [{key: [3, 4]}, {"x__" + key: [5]}]
+    messages = loading.load([{"eventName": "orders", "id": 2, key: [{"a": 2}], "lines": lines}])
+    loading.assert_settled(messages)
+    tables = loading.tables()
+    assert [row["a"] for table in tables for row in loading.rows(table, "_dlt_id") if "a" in row] == [2]
+    values = [row["value"] for table in tables for row in loading.rows(table, "_dlt_id") if "value" in row]
+    assert sorted(values) == [1, 3, 4, 5]
