@@ -52,7 +52,7 @@ class Plan:
         said.append(f"retention: {rules.span(self.subscription.retention)}, {retained}; {self.reach.why}")
         if self.reach.oldest is not None:
             said.append(f"a seek reaches back to {self.reach.oldest.isoformat(timespec='seconds')} at most")
-        said.append(f"estimate: {self._estimate()}")
+        said.append(f"estimate: {estimated(self.estimate)}")
         if self.until is not None:
             said.append(f"what was published from {self.until.isoformat(timespec='seconds')} on is passed over")
         if self.tables is not None:
@@ -88,14 +88,16 @@ class Plan:
             "estimated_seconds": self.estimate.seconds,
         }
 
-    def _estimate(self) -> str:
-        found = self.estimate
-        if found.events is None:
-            return "unknown, there are no receipts of earlier loads"
-        text = f"about {found.events:,} events"
-        if found.seconds is not None and found.rate is not None:
-            text += f", {rules.span(max(1.0, found.seconds))} at {found.rate:,.0f}/s, the best minute of the last day"
-        return text
+
+def estimated(found: Estimate) -> str:
+    """How much will come, and for how long, in words."""
+    if found.events is None:
+        return "unknown, there are no receipts of earlier loads"
+    text = f"about {found.events:,} events"
+    if found.seconds is not None and found.rate is not None:
+        rate = f"{found.rate:,.0f}" if found.rate >= 10 else f"{found.rate:.2g}"  # a slow feed is not 0/s
+        text += f", {rules.span(max(1.0, found.seconds))} at {rate}/s, the best minute of the last day"
+    return text
 
 
 def make_plan(

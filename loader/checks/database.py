@@ -51,7 +51,8 @@ def inspect_database(database: Database, dataset: str) -> list[Finding]:
             connection.rollback()
     except psycopg.Error as error:
         text = " ".join(str(error).split())
-        return [Finding(AREA, "reachable", "fault", f"{database.describe()}: {text}", "see LOADER_DATABASE_URL")]
+        advice = "start the server, or correct address, user and password (LOADER_DATABASE_URL, or PGHOST …)"
+        return [Finding(AREA, "reachable", "fault", f"{database.describe()}: {text}", advice)]
     return [Finding(AREA, "reachable", "ok", database.describe()), *judge_database(facts, dataset)]
 
 

@@ -67,7 +67,7 @@ def _delivery(described: Subscription) -> list[Finding]:
 
 def _keeping(described: Subscription) -> list[Finding]:
     span = _span(described.retention)
-    if described.retention >= GOOD_RETENTION:
+    if described.retention >= GOOD_RETENTION or emulator():  # what an emulator keeps goes with it anyway
         findings = [Finding(AREA, "retention", "ok", span)]
     else:
         found = f"{span}: a longer outage of the database loses messages"
@@ -120,8 +120,11 @@ def _unanswered(name: str, code: grpc.StatusCode, details: str) -> Finding:
     if code is grpc.StatusCode.UNAUTHENTICATED:
         advice = "gcloud auth application-default login, or GOOGLE_APPLICATION_CREDENTIALS"
         return Finding(AREA, "reachable", "fault", f"Pub/Sub does not accept the credentials: {details}", advice)
-    where = f"the emulator at {emulator()} (PUBSUB_EMULATOR_HOST)" if emulator() else "Pub/Sub"
-    return Finding(AREA, "reachable", "fault", f"{where} does not answer: {code.name}: {details}")
+    where, advice = "Pub/Sub", "can this machine reach pubsub.googleapis.com:443?"
+    if emulator():
+        where = f"the emulator at {emulator()} (PUBSUB_EMULATOR_HOST)"
+        advice = "start it (`loader local up`), or correct or unset PUBSUB_EMULATOR_HOST"
+    return Finding(AREA, "reachable", "fault", f"{where} does not answer: {code.name}: {details}", advice)
 
 
 def _span(seconds: float) -> str:

@@ -30,12 +30,21 @@ def check(config: Config = None, as_json: Json = False) -> None:
     from loader.checks.finding import exit_code
     from loader.checks.survey import survey
     from loader.commands.options import read_settings
-    from loader.commands.output import print_json, print_table
+    from loader.commands.output import print_json, print_table, printable, terminal
 
     findings = survey(lambda: read_settings(config))
     code = exit_code(findings)
     if as_json:
         print_json({"ok": code == 0, "findings": [finding.as_dict() for finding in findings]})
+    elif terminal():
+        print_table(
+            ["AREA", "SUBJECT", "STATUS", "FOUND"],
+            [(f.area, f.subject, f.status, f.found) for f in findings],
+        )
+        # Beneath the table and each on a line of its own: a command folded into a narrow column cannot be copied.
+        for finding in findings:
+            if finding.advice:
+                print(f"\nWHAT TO DO about {finding.area}, {finding.subject}:\n{printable(finding.advice)}")
     else:
         print_table(
             ["AREA", "SUBJECT", "STATUS", "FOUND", "WHAT TO DO"],

@@ -13,6 +13,9 @@ from typing import Any
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
+WHOLE = ("LETTER",)
+"""Columns whose values are given to other commands: a terminal shows them on one line."""
+
 
 def print_json(document: Any) -> None:
     """The document on stdout, indented on a terminal. Dates become ISO texts, what JSON has no type for, texts."""
@@ -73,7 +76,8 @@ def _print_rich(columns: Sequence[str], cells: list[list[str]], title: str | Non
 
     table = Table(title=title, title_justify="left", box=None, pad_edge=False)
     for column in columns:
-        table.add_column(column, overflow="fold")
+        # A folded id cannot be copied.
+        table.add_column(column, overflow="fold", no_wrap=column in WHOLE)
     for row in cells:
         table.add_row(*(Text(cell) for cell in row))  # Text, not str: brackets in a value are no markup
     Console().print(table)

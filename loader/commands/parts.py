@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    import psycopg
+
     from loader.database.connection import Database, LoaderConnection
     from loader.settings.declaration import Settings
 
@@ -43,5 +45,6 @@ def connected(settings: Settings, verb: str, *, read_only: bool = False) -> Iter
         raise LoaderError(f"dataset {settings.dataset} at {database.describe()}: {_line(error)}") from error
 
 
-def _line(error: Exception) -> str:
-    return " ".join(str(error).split())
+def _line(error: psycopg.Error) -> str:
+    # The server's own words where there are any, without the piece of our SQL that libpq draws beneath them.
+    return " ".join((error.diag.message_primary or str(error)).split())

@@ -100,12 +100,18 @@ def _nearest(name: str, known: Iterable[str]) -> str:
     return f"; did you mean {close[0] if name.upper().startswith(PREFIX) else close[0].lower()}?"
 
 
+_KINDS = {"number": "a number", "integer": "a whole number", "boolean": "true or false"}
+
+
 def _explain(fault: Any, names: Mapping[str, str], values: Mapping[str, Any]) -> str:
     attribute = str(fault["loc"][0]) if fault["loc"] else ""
     name = names.get(attribute, PREFIX + attribute.upper())
     message = str(fault["msg"]).removeprefix("Value error, ").removeprefix("Assertion failed, ")
     message = message[:1].lower() + message[1:]
     message = re.sub(r"^input should be", "must be", message)
+    # pydantic names the kind, and then its own trouble with parsing it.
+    if kind := re.match(r"must be an? valid (\w+), unable to ", message):
+        message = f"must be {_KINDS.get(kind[1], kind[1])}"
     if attribute in SECRETS:
         return f"{name}: {message}"
     value = str(values.get(attribute))

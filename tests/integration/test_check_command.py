@@ -53,6 +53,7 @@ def test_an_emulator_that_is_down_is_told(pubsub, database_url):
     )
     assert done.returncode == 1
     assert "the emulator at 127.0.0.1:1 (PUBSUB_EMULATOR_HOST) does not answer" in done.stdout
+    assert "loader local up" in done.stdout
 
 
 def test_policies_that_take_messages_away_are_found(pubsub):

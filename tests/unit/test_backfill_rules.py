@@ -5,8 +5,10 @@ import io
 
 import pytest
 
+from loader.backfill.estimate import Estimate
 from loader.backfill.order import Order, Sift
 from loader.backfill.pace import Pace, ended, fruitless
+from loader.backfill.plan import estimated
 from loader.backfill.reach import check_since, check_subscription, check_takeover, reach_of
 from loader.backfill.replay import Step
 from loader.backfill.request import Request
@@ -224,6 +226,12 @@ class Screen(io.StringIO):
 
     def isatty(self):
         return self.terminal
+
+
+def test_the_estimate_of_a_slow_feed_is_not_told_as_nothing_a_second():
+    assert "1.6 minutes at 0.19/s" in estimated(Estimate(18, 0.1875))
+    assert " at 1,250/s" in estimated(Estimate(5_000_000, 1250.4))
+    assert estimated(Estimate(18, None)) == "about 18 events"
 
 
 def test_a_terminal_gets_a_bar_that_renews_itself_and_a_log_a_line_now_and_then(monkeypatch):

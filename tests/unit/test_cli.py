@@ -7,8 +7,12 @@ import sys
 from pathlib import Path
 
 import pytest
+import typer
 
 from loader import __version__
+from loader.checks import survey
+from loader.checks.finding import Finding
+from loader.commands import check, output
 from loader.commands.output import print_json, print_table, printable
 from loader.settings import reference
 
@@ -98,6 +102,23 @@ def test_only_what_is_between_the_markers_is_renewed():
 def test_a_table_is_plain_where_there_is_no_terminal(capsys):
     print_table(["A", "LONG"], [("x", None), ("\x1b[31mred", 2)], title="T")
     assert capsys.readouterr().out == "T\nA            LONG\nx\n\\x1b[31mred  2\n"
+
+
+def test_a_narrow_terminal_never_folds_a_letter_id(capsys, monkeypatch):
+    monkeypatch.setattr(output, "terminal", lambda: True)
+    monkeypatch.setenv("COLUMNS", "80")
+    print_table(["LETTER", "DETAIL"], [("0X0uAfzCwYHjzlR/yL2R", "word " * 60)])
+    assert "0X0uAfzCwYHjzlR/yL2R  word" in capsys.readouterr().out
+
+
+def test_on_a_terminal_check_gives_what_to_do_on_one_line(capsys, monkeypatch):
+    advice = f"GRANT ALL ON {'x' * 200}"
+    monkeypatch.setattr(survey, "survey", lambda read: [Finding("database", "rights", "fault", "may not", advice)])
+    monkeypatch.setattr(output, "terminal", lambda: True)
+    monkeypatch.setenv("COLUMNS", "80")
+    with pytest.raises(typer.Exit):
+        check.check()
+    assert f"\nWHAT TO DO about database, rights:\n{advice}\n" in capsys.readouterr().out
 
 
 def test_values_cannot_steer_the_terminal():

@@ -29,6 +29,20 @@ def test_the_file_may_be_named_by_a_variable(tmp_path):
     assert read(LOADER_CONFIG=str(path)).schema_contract.columns == "freeze"
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("LOADER_WINDOW_SECONDS", "abc", "LOADER_WINDOW_SECONDS=abc: must be a number"),
+        ("LOADER_MAX_COLUMNS", "many", "LOADER_MAX_COLUMNS=many: must be a whole number"),
+        ("LOADER_KEEP_RAW", "perhaps", "LOADER_KEEP_RAW=perhaps: must be true or false"),
+    ],
+)
+def test_a_value_of_the_wrong_kind_is_told_in_our_words(name, value, said):
+    with pytest.raises(ConfigurationError) as caught:
+        read(**{name: value})
+    assert str(caught.value) == said
+
+
 def test_an_empty_variable_counts_as_unset():
     settings = read(LOADER_HTTP_PORT="", LOADER_SUBSCRIPTION=" ", DATASET_NAME="", DESTINATION_NAME="")
     assert (settings.http_port, settings.subscription, settings.dataset) == (8080, None, "events")
@@ -109,7 +123,7 @@ def test_a_wrong_value_is_told_with_its_name_and_value_in_one_line():
     with pytest.raises(ConfigurationError) as caught:
         read(LOADER_MAX_COLUMNS="lots", LOADER_PROCESSES="none")
     text = str(caught.value)
-    assert "LOADER_MAX_COLUMNS=lots: must be a valid integer" in text
+    assert "LOADER_MAX_COLUMNS=lots: must be a whole number" in text
     assert "LOADER_PROCESSES=none: must be a number from 1 to 256, or auto" in text
     assert "\n" not in text
 
