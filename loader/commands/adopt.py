@@ -56,9 +56,15 @@ def adopt(
     from loader.worker.assembly import plan_rules
 
     settings = read_settings(config)
-    takeover = Takeover(make_database(settings), settings.dataset, plan_rules(settings))
+    database = make_database(settings)
+    takeover = Takeover(database, settings.dataset, plan_rules(settings))
     problems: dict[str, str] = {}
     with connected(settings, "adopt", read_only=dry_run) as conn:
+        if conn.execute("select from pg_catalog.pg_namespace where nspname = %s", (settings.dataset,)).rowcount == 0:
+            raise LoaderError(  # a misspelt name must not make a dataset
+                f"there is no schema {settings.dataset} at {database.describe()}, so nothing to take over: "
+                "correct LOADER_DATASET, or start afresh with `loader run`, which makes it"
+            )
         tables = takeover.inventory(conn)
         if not dry_run:
             takeover.prepare(conn)

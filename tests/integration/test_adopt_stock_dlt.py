@@ -106,6 +106,15 @@ def command(legacy, *arguments):
     )
 
 
+@pytest.mark.parametrize("arguments", [(), ("--dry-run",)])
+def test_a_misspelt_dataset_is_refused_and_not_made(legacy, arguments):
+    done = command(legacy, *arguments)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "there is no schema legacy" in done.stderr
+    assert "LOADER_DATASET" in done.stderr
+    assert legacy.rows("select nspname from pg_namespace where nspname = 'legacy'") == []
+
+
 def test_rows_stay_new_events_arrive_and_stock_dlt_still_appends(legacy):
     legacy.run_stock(STOCK)
     before = legacy.rows("select * from legacy.users order by id")
