@@ -18,6 +18,9 @@ from loader.worker.lane import Lane
 log = logging.getLogger(__name__)
 
 BEAT_SECONDS = 15.0
+FIRST_SECONDS = 3.0
+"""The first beat opens the connection and may make the tables: not while a fresh worker takes its first messages, which
+would be given back should it be stopped at that moment."""
 
 _BEAT = """
 insert into {table} (worker, subscription, loader_version, messages_held, alert)
@@ -43,7 +46,7 @@ class Heartbeat:
         self._worker = worker
         self._subscription = subscription
         self._clock = clock
-        self._due = 0.0
+        self._due = clock() + FIRST_SECONDS
         self._first = True
         self._visible = False
         self._told = ""

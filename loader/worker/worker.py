@@ -6,7 +6,7 @@ import gc
 import logging
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from loader.bundle.bundler import Bundler
@@ -58,6 +58,20 @@ class Observer(Protocol):
 
     def tick(self, worker: Worker) -> None:
         """About once a second, while the worker's threads live."""
+
+
+class _Beating:
+    """The stop event, as a bundler asks for it; a window may be longer than a heart may stand still."""
+
+    def __init__(self, stop: threading.Event, beat: Callable[[], None]) -> None:
+        self._stop = stop
+        self._beat = beat
+
+    def is_set(self) -> bool:
+        if self._stop.is_set():
+            return True
+        self._beat()
+        return False
 
 
 class Worker:
@@ -146,7 +160,7 @@ class Worker:
                 self._store(batch, None, waiting.held.events)
                 del batch
                 continue
-            bundle = self._bundler.next(self._stop)
+            bundle = self._bundler.next(_Beating(self._stop, self._beat))
             if bundle is None:
                 if self._stop.is_set():
                     if self._heartbeat is not None:
