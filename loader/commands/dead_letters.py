@@ -298,7 +298,7 @@ def purge(
         if total and not yes:
             question = f"delete {total} letters of {settings.dataset} for good, {still_open} of them open"
             if not _can_ask():
-                raise LoaderError(f"would {question}: say --yes")
+                raise LoaderError(f"this would {question}, and there is no terminal to ask on: give --yes")
             typer.confirm(f"{question[0].upper()}{question[1:]}?", abort=True, err=True)
         deleted = sum(store.purge(criteria)) if total else 0
     if as_json:

@@ -55,8 +55,8 @@ def plan(
     which counts as a delivery attempt.
 
     With --json: {"dataset", "messages", "events", "skipped", "changes": [{"kind", "name", "statements", "lock",
-    "first", "columns": [{"column", "data_type", "variant", "first"}]}], "dead_letters": [{"origin", "table", "code", "reason"}],
-    "dead_letter_count", "discards": [...], "discard_count"}.
+    "first", "columns": [{"column", "data_type", "variant", "first"}]}], "dead_letters": [{"origin", "table", "code",
+    "reason"}], "dead_letter_count", "discards": [...], "discard_count"}.
 
     Examples:
 

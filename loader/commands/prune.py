@@ -56,7 +56,10 @@ def prune(
     if not dry_run and not yes:
         question = f"delete bookkeeping of {settings.dataset} from before {cutoff:%Y-%m-%d %H:%M} UTC for good"
         if not (sys.stdin.isatty() and sys.stderr.isatty()):
-            raise LoaderError(f"would {question}: say --yes, or --dry-run to see how much it is")
+            raise LoaderError(
+                f"this would {question}, and there is no terminal to ask on: give --yes, "
+                "or --dry-run to see how much it is"
+            )
         typer.confirm(f"{question[0].upper()}{question[1:]}?", abort=True, err=True)
     deleted: dict[str, int] = {}
     with connected(settings, "prune") as conn:

@@ -125,7 +125,10 @@ def _topic_of(stub: Stub, subscription: str) -> str:
         found = describe(stub, subscription).topic
     except grpc.RpcError as error:
         code, detail = fault(error)
-        raise LoaderError(f"Cannot ask {subscription} for its topic: {code.name} {detail}. Give --topic.") from error
+        advice = "Give --topic."
+        if code is grpc.StatusCode.UNAVAILABLE:  # nor would publishing work
+            advice = "Is the emulator up (PUBSUB_EMULATOR_HOST, `loader local up`), or Pub/Sub within reach?"
+        raise LoaderError(f"Cannot ask {subscription} for its topic: {code.name} {detail}. {advice}") from error
     if found == "_deleted-topic_":
         raise LoaderError(f"The topic of {subscription} was deleted: give --topic.")
     return found

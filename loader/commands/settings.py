@@ -20,7 +20,8 @@ def settings(
     as_json: Json = False,
     markdown: Annotated[bool, typer.Option("--markdown", help="Print the reference as a Markdown table.")] = False,
     write: Annotated[
-        Path | None, typer.Option("--write", metavar="FILE", help="Renew the references of settings and metrics in FILE.")
+        Path | None,
+        typer.Option("--write", metavar="FILE", help="Renew the references of settings and metrics in FILE."),
     ] = None,
 ) -> None:
     """List every setting, its value and its default.

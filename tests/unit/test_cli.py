@@ -121,6 +121,19 @@ def test_on_a_terminal_check_gives_what_to_do_on_one_line(capsys, monkeypatch):
     assert f"\nWHAT TO DO about database, rights:\n{advice}\n" in capsys.readouterr().out
 
 
+def test_publishing_to_an_emulator_that_is_down_does_not_advise_another_topic():
+    done = loader(
+        "publish",
+        "-",
+        stdin="{}\n",
+        PUBSUB_EMULATOR_HOST="127.0.0.1:1",
+        LOADER_SUBSCRIPTION="projects/p/subscriptions/s",
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "loader local up" in done.stderr
+    assert "--topic" not in done.stderr
+
+
 def test_values_cannot_steer_the_terminal():
     assert printable("a\r\x1b]0;x\x07\u202e\x9b\ud800é") == "a\\x0d\\x1b]0;x\\x07\\u202e\\x9b\\ud800é"
 
