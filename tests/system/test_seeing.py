@@ -37,6 +37,7 @@ def test_status_reconcile_and_schema_log_tell_the_truth_under_load_while_learnin
     workers = [worker(max_bundle_messages=100, window_seconds=0.2) for _ in range(2)]
     topic.publish(bodies(0, 100))
     topic.until_count_settled(database, "order", 100)
+    until(lambda: len(picture(database).workers) == 2, "both workers are seen")
     looks = 0
     topic.publish(bodies(100, 2_000))
     while (rows := database.count("order")) < 2_100:
