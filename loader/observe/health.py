@@ -100,7 +100,8 @@ class Health:
                 outage.came_back = self._clock()
             outage.error, outage.ended = text, None
         if fresh:
-            log.error("The database does not do its work for %s, trying again until it does: %s", who, text)
+            hint = _hint(error)
+            log.error("The database does not do its work (%s); tried again until it does: %s%s", who, text, hint)
         if self._metrics is not None:
             self._metrics.database_outage(True, began=fresh)
 
@@ -183,12 +184,23 @@ class Health:
             if outage.came_back is not None and outage.ended is not None:
                 _log_end(who, outage.ended - outage.began)
         for who, outage in back:
-            log.error("The database does not do its work for %s again: %s", who, outage.error)
+            log.error("The database does not do its work again (%s): %s", who, outage.error)
 
     def _line(self, text: str) -> str:
         text = " ".join(self._redact(text).split())
         return text if len(text) <= _LONGEST_REASON else text[:_LONGEST_REASON] + "…"
 
 
+def _hint(error: BaseException) -> str:
+    """What to look at, where the error is of a kind that mends itself only by somebody's hand."""
+    text = str(error)
+    state = getattr(error, "sqlstate", None) or ""
+    if state.startswith("28") or "authentication failed" in text:
+        return " - check user and password (LOADER_DATABASE_URL, or LOADER_IAM_AUTH)"
+    if state == "42501":
+        return " - `loader check` prints the missing GRANT"
+    return ""
+
+
 def _log_end(who: str, seconds: float) -> None:
-    log.info("The database works again for %s, after %.1f s", who, seconds, extra={"outage_seconds": round(seconds, 1)})
+    log.info("The database works again (%s), after %.1f s", who, seconds, extra={"outage_seconds": round(seconds, 1)})

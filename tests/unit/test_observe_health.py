@@ -113,7 +113,7 @@ def test_an_outage_that_comes_and_goes_is_one(
     assert len(lines()) == 2
     clock.now += FLAPPING_SECONDS
     health.tick()
-    assert lines()[2:] == ["The database works again for MainThread, after 295.0 s"]
+    assert lines()[2:] == ["The database works again (MainThread), after 295.0 s"]
     assert metrics.store.value("loader_database_outages_total") == 1
 
 
@@ -129,7 +129,7 @@ def test_an_outage_that_comes_back_to_stay_is_logged_again(
         clock.now += FLAPPING_SECONDS
         health.tick()
     assert len(lines()) == 3
-    assert "again: OperationalError: second" in lines()[2]
+    assert "again (MainThread): OperationalError: second" in lines()[2]
     health.database_works()
     assert "works again" in lines()[3]
 
@@ -180,3 +180,10 @@ def test_no_secret_and_no_second_line_gets_into_a_reason(clock: Clock, caplog: p
     assert "hunter2" not in text
     assert "p%40ss" not in text
     assert all("\n" not in reason and len(reason) < 400 for reason in health.report().reasons)
+
+
+def test_a_refused_login_says_what_to_check(caplog: pytest.LogCaptureFixture) -> None:
+    health = Health()
+    with caplog.at_level(logging.ERROR):
+        health.database_failed(psycopg.OperationalError('password authentication failed for user "u"'))
+    assert "check user and password (LOADER_DATABASE_URL" in caplog.text
