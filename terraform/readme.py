@@ -60,9 +60,16 @@ def renew(text: str) -> str:
     sys.path.insert(0, str(FOLDER))
     try:
         import prices
+        import simulation
     finally:
         sys.path.remove(str(FOLDER))
-    for name, content in {"tables": tables(FOLDER, ""), "modules": modules(), "prices": prices.page()}.items():
+    contents = {
+        "tables": tables(FOLDER, ""),
+        "modules": modules(),
+        "prices": prices.page(),
+        "simulation": simulation.page(),
+    }
+    for name, content in contents.items():
         begin, end = f"<!-- {name}: begin (renewed by terraform/readme.py) -->", f"<!-- {name}: end -->"
         if text.count(begin) != 1 or text.count(end) != 1:
             raise ValueError(f"README.md must hold {begin} and {end} once each")

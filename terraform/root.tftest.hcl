@@ -45,7 +45,7 @@ run "three_variables_are_enough" {
   }
 
   assert {
-    condition     = output.grants == null && output.bridge_group == null && output.single_instance_assignment == 360000
+    condition     = output.grants == null && output.bridge_group == null && output.single_instance_assignment == 180000
     error_message = "wrong outputs"
   }
 
@@ -217,7 +217,7 @@ run "processes_count_for_connections" {
   command = plan
 
   variables {
-    workers = { max = 10, processes = 4 }
+    workers = { max = 10, processes = 4, drain_seconds = 120 }
   }
 
   expect_failures = [var.workers]

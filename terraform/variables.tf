@@ -232,7 +232,7 @@ variable "workers" {
     machine_type         = optional(string, "e2-small")
     zones                = optional(list(string), [])
     messages_per_second  = optional(number, 3000)
-    drain_seconds        = optional(number, 120)
+    drain_seconds        = optional(number, 60)
     processes            = optional(number, 1)
     max_bundle_messages  = optional(number, 20000)
     cpu_target           = optional(number, 0.7)

@@ -30,15 +30,15 @@ def prices():
 
 def test_the_fleet_is_the_one_of_the_variables(prices):
     text = (ROOT / "terraform/variables.tf").read_text()
-    for name, value in (("min", "2"), ("max", "10"), ("messages_per_second", "3000"), ("drain_seconds", "120")):
+    for name, value in (("min", "2"), ("max", "10"), ("messages_per_second", "3000"), ("drain_seconds", "60")):
         assert re.search(rf"^    {name} += optional\(number, {value}\)$", text, re.MULTILINE)
-    assert prices.default_fleet() == prices.Fleet(2, 10, 3000, 120)
+    assert prices.default_fleet() == prices.Fleet(2, 10, 3000, 60)
 
 
 def test_the_fleet_uses_the_autoscalers_formula(prices):
     text = (ROOT / "terraform/modules/fleet/autoscaler.tf").read_text()
     assert "var.backlog.messages_per_second * var.backlog.drain_seconds" in text
-    assert prices.default_fleet().assignment == 360_000
+    assert prices.default_fleet().assignment == 180_000
 
 
 def test_the_default_assignment_exceeds_what_a_worker_may_hold(prices):
@@ -48,7 +48,7 @@ def test_the_default_assignment_exceeds_what_a_worker_may_hold(prices):
     assert f"{BUNDLES_OUTSTANDING} * var.workers.max_bundle_messages" in (ROOT / "terraform/loader.tf").read_text()
 
 
-@pytest.mark.parametrize(("backlog", "size"), [(0, 2), (720_000, 2), (720_001, 3), (3_600_000, 10), (100_000_000, 10)])
+@pytest.mark.parametrize(("backlog", "size"), [(0, 2), (360_000, 2), (360_001, 3), (1_800_000, 10), (100_000_000, 10)])
 def test_one_vm_more_for_each_assignment(prices, backlog, size):
     assert prices.default_fleet().size(backlog) == size
 
