@@ -51,7 +51,7 @@ class Fitted:
     duplicates: list[Event] = field(default_factory=list)
     """The same event again within these events."""
     reused: list[Event] = field(default_factory=list)
-    """Another body under an identity that is among `events`."""
+    """Another body under an identity that is among the `events` of its table."""
     refused: list[tuple[Event, str]] = field(default_factory=list)
     """Events that no learning can place, with the reason."""
     discarded_values: int = 0
@@ -71,12 +71,21 @@ def fit_events(
     known = book.tables
     fit = fitter.fit
     place, row_ids, roots = fitted.events, fitted.row_ids, fitted.roots
+    seen_in: dict[str, dict[str, int]] = {}
     seen: dict[str, int] = {}
+    root: str | None = None
     faults = 0
     plain = source.attributes is None and source.raw is None
     for event in events:
         message, identity, digest, table, record = event
         kept = _new(Event, (message, identity, digest, table, None))
+        wanted = None
+        if table not in known:
+            table, wanted = book.destination(table)
+        if table is not root:
+            # By table, as the unique index is: what becomes of an event must not depend on who is in its bundle.
+            root = table
+            seen = seen_in.setdefault(table, {})
         first = seen.get(identity)
         if first is not None:
             if first < 0:  # what becomes of the first is not known yet: they stay together
@@ -86,9 +95,6 @@ def fit_events(
             else:
                 fitted.reused.append(kept)
             continue
-        wanted = None
-        if table not in known:
-            table, wanted = book.destination(table)
         row_id = dlt_id(identity)
         system: tuple[Any, ...] = (row_id, load_id, identity, digest, from_micros(message.published))
         try:

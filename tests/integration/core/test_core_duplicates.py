@@ -8,6 +8,8 @@ from collections.abc import Callable
 import psycopg
 from loading_harness import Loading
 
+from loader.message.message import Message
+
 TREE = [{"eventName": "orders", "id": n, "items": [{"sku": "a", "tags": ["x", "y"]}, {"sku": "b"}]} for n in range(20)]
 IDS = [f"e{n:03d}" for n in range(20)]
 
@@ -93,6 +95,22 @@ def test_a_constant_identity_on_misfits_of_many_shapes(loading: Loading) -> None
     assert loading.count("orders") == 1
     assert len(loading.letters()) == 49
     assert loading.acked == {"constant": 100}
+
+
+def test_one_identity_in_two_tables_is_two_rows_whoever_shares_a_bundle(new_loading: Callable[..., Loading]) -> None:
+    loading = new_loading(table_attribute="table", event_id_key="id")
+
+    def messages(*tables: str) -> list[Message]:
+        return [loading.messages([{"id": 7}], attributes={"table": table})[0] for table in tables]
+
+    loading.load_messages(messages("orders", "payments", "orders", "payments"))  # all are new and are learned
+    loading.load_messages(messages("orders", "returns"))
+    loading.load_messages(messages("payments", "returns", "refunds"))
+    assert {table: loading.count(table) for table in loading.tables()} == {
+        "orders": 1, "payments": 1, "refunds": 1, "returns": 1
+    }  # fmt: skip
+    assert loading.letters() == []
+    assert loading.acked.total() == 9
 
 
 def test_roots_deleted_by_hand_come_back_with_their_children_once(loading: Loading) -> None:
