@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -28,9 +28,10 @@ class Server:
 
 
 @contextmanager
-def database(url: str | None) -> Iterator[Server]:
-    """A fresh database, dropped afterwards: on the server at `url`, else on an embedded one with fsync on."""
-    server = open_postgres(url) if url else EmbeddedPostgres(durable=True, settings=_SETTINGS)
+def database(url: str | None, settings: Mapping[str, str] | None = None) -> Iterator[Server]:
+    """A fresh database, dropped afterwards: on the server at `url`, else on an embedded one with fsync on, which gets
+    the settings."""
+    server = open_postgres(url) if url else EmbeddedPostgres(durable=True, settings={**_SETTINGS, **(settings or {})})
     with server:
         name = f"loader_bench_{uuid.uuid4().hex[:8]}"
         with psycopg.connect(server.url, autocommit=True) as conn:

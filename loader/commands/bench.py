@@ -7,7 +7,7 @@ import importlib.util
 
 import typer
 
-VERBS = ("load", "run", "soak", "bridge", "gps", "fleet", "simulate")
+VERBS = ("load", "run", "soak", "bridge", "gps", "latency", "fleet", "simulate")
 
 
 def register(app: typer.Typer) -> None:
