@@ -30,8 +30,10 @@ from loader.plan.mould import SUSPECT, Mould, keep_mould
 from loader.plan.policy import DISCARD, OVERFLOW, Misfit, Policy, Strict, overflows
 from loader.plan.timestamp import instant
 
-# Slots kept by all plans of a book: endless spellings of keys must not fill the memory (some 400 bytes each).
+# Slots kept by all plans of a book: endless spellings of keys must not fill the memory. A long key counts for more.
 MAX_SLOTS = 100_000
+_SLOT_BYTES = 400
+
 
 class Refit(Exception):
     """Two keys were found to fill one place while the row was half built: fit the record once more."""
@@ -224,8 +226,8 @@ class Fitter:
             plan.own(index, node, key, slot)
             if column.kind.fast != SLOW and not slot.shared:
                 entry = (column.kind.python, index, column.kind.fast, slot)
-        if self.book.slots < MAX_SLOTS:
-            self.book.slots += 1
+        if self.book.slots < MAX_SLOTS and len(key) <= names.LONGEST_KEPT_KEY:
+            self.book.slots += 1 + len(key) // _SLOT_BYTES
             node.slots[key] = entry
             return entry
         # Not remembered, so nobody can be told later that the place is shared.
