@@ -41,8 +41,8 @@ def page() -> str:
         (
             f"Worst age from publish to commit of three seeds. {traffic['least']:g} to {traffic['most']:g} messages a "
             f"second over the day and bursts of {traffic['spike']:g} times that for {traffic['spike_seconds'] / 60:g} "
-            "minutes, 30 minutes apart. The busy day has ten times the traffic and a tenth of the burst, the steady one "
-            "the same without it, the calm one neither. A VM loads "
+            "minutes, 30 minutes apart. The busy day has ten times the traffic and a tenth of the burst, the steady "
+            "one the same without it, the calm one neither. A VM loads "
             f"{world['worker_rate']:,.0f} a second, boots in {world['boot_seconds']:g} s and is preempted "
             f"{world['preemptions_per_hour']:g} times an hour; the backlog is seen up to {world['metric_late']:g} s "
             f"late. Order: dollars a month plus ${found['parameters']['minute']:g} for each minute of the ages' mean."
