@@ -4,7 +4,8 @@ https://cloud.google.com/compute/docs/autoscaler: the size for a per-group metri
 ceil(sum of the VMs' use / target); the greatest of the signals wins, within min and max; a group shrinks to no less
 than the greatest size wanted in the stabilization period (10 minutes, or the initialization period if that is longer);
 with scale-in controls by no more than so many VMs in a trailing window. How often it looks is not documented: here at
-each call.
+each call. A VM's CPU counts from when it serves; Google leaves it out for the whole initialization period, which only
+makes the second signal slower.
 """
 
 from __future__ import annotations
