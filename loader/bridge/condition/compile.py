@@ -20,6 +20,7 @@ from loader.bridge.condition.analysis import always, reads
 from loader.bridge.condition.functions import FUNCTIONS, contains, equal, is_number, text
 from loader.bridge.condition.nodes import Binary, Call, Choice, Constant, Index, Items, Node, Path, Unary
 from loader.bridge.condition.parse import InvalidExpression, parse
+from loader.bridge.condition.quick import Quick, quick
 from loader.bridge.condition.read import LARGEST_EXACT, field_reader, reader
 from loader.bridge.config.model import Place
 from loader.bridge.config.tree import Expression
@@ -45,6 +46,8 @@ class Compiled:
     lookups: frozenset[str]
     constant: bool | None
     """True or False if it holds, or does not, for every message; None if that depends."""
+    quick: Quick | None = None
+    """What `test` says, of the decoded fields alone, where there is such a way (see quick.py)."""
 
 
 def no_lookups(name: str) -> Mapping[str, Any]:
@@ -71,7 +74,7 @@ def compile_value(value: Any, lookups: Lookups = no_lookups) -> Compiled:
     reads_payload = reads(node, names)
     constant = always(node, lambda fixed: maker.truth(fixed)(_NOTHING))
     shown = value.text if isinstance(value, Expression) else repr(value)
-    return Compiled(shown, made, maker.truth(node), reads_payload, frozenset(names), constant)
+    return Compiled(shown, made, maker.truth(node), reads_payload, frozenset(names), constant, quick(node))
 
 
 def compile_condition(text_or_expression: Any, lookups: Lookups = no_lookups, place: Place | None = None) -> Compiled:

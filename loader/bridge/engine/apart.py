@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from loader.bridge.columns import reformatted
 from loader.bridge.engine.bucket import Ledger
 from loader.bridge.engine.flow import Flow
 from loader.bridge.engine.marks import Marks, Partition
@@ -117,7 +118,7 @@ class Apart:
         batch = self._source.read(READ_MESSAGES, 0.02 if room else 0.1)
         if batch.positions:
             share = self.ledger.share(self.flow.name)
-            frames = [frame.reformat(self.flow.format) for frame in batch.frames]
+            frames = reformatted(batch.frames, self.flow.format)
             self.flow.take(frames, share, batch.size, batch.skipped, batch.tombstones)
             self.ledger.read(batch.positions)
 

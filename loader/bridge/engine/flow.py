@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+from loader.bridge.columns import Columns
 from loader.bridge.engine.age import Ages, Ticket
 from loader.bridge.engine.bucket import Share
 from loader.bridge.engine.counts import Counts
@@ -41,7 +42,7 @@ class Limits:
 class _Work(NamedTuple):
     """A piece of the queue: a batch for the stages, or one refused frame for the dead letters."""
 
-    frames: list[Frame]
+    frames: Sequence[Frame]
     share: Share
     size: float
     refused_by: str | None = None
@@ -106,6 +107,7 @@ class Flow:
         self._stop = threading.Event()
         self._tell_at = 0.0
         self._untold = 0
+        self._room_wanted = False
         self.in_flight = 0
         self.in_flight_bytes = 0.0
         self._thread = threading.Thread(target=self._run, name=f"pipeline {name}", daemon=True)
@@ -133,6 +135,20 @@ class Flow:
             self.in_flight < self._limits.messages and self.in_flight_bytes < self._limits.bytes and self.halted is None
         )
 
+    def until_room(self, deadline: float) -> bool:
+        """Wait until it may be given more, at most until `deadline` (time.monotonic)."""
+        with self._settled:
+            self._room_wanted = True
+            try:
+                return self._settled.wait_for(lambda: self.room, max(0.0, deadline - time.monotonic()))
+            finally:
+                self._room_wanted = False
+
+    @property
+    def has_stages(self) -> bool:
+        """Whether anything looks at its messages."""
+        return bool(self._stages)
+
     @property
     def trouble(self) -> str | None:
         """What keeps it from delivering now."""
@@ -148,11 +164,14 @@ class Flow:
         """Seconds spent waiting after failures."""
         return sum(sink.backoff_seconds for sink in self._sinks.values())
 
-    def take(self, frames: list[Frame], share: Share, size: int, skipped: int = 0, tombstones: int = 0) -> None:
+    def take(self, frames: Sequence[Frame], share: Share, size: int, skipped: int = 0, tombstones: int = 0) -> None:
         """Queue frames of this pipeline's own, `size` bytes in all. In `share` they count as unconfirmed from here."""
         if tombstones and not self.tombstones:
             before = len(frames)
-            frames = [frame for frame in frames if frame.value() is not None]
+            if isinstance(frames, Columns):
+                frames = frames.only([value is not None for value in frames.values])
+            else:
+                frames = [frame for frame in frames if frame.value() is not None]
             skipped += before - len(frames)
         if frames:
             share.give(len(frames))
@@ -220,19 +239,11 @@ class Flow:
         return [*self._sinks.values(), *([self._dead] if self._dead is not None else [])]
 
     def _process(self, work: _Work) -> None:
-        frames, refused, filtered = work.frames, [], 0
         _current.flow = self
-        for stage in self._stages:
-            if not frames:
-                break
-            outcome = self._apply(stage, frames)
-            if outcome is None:
-                return  # it stops
-            frames = outcome.frames
-            filtered += outcome.filtered
-            refused += outcome.refused
-        if self._stages and not self._writable(frames):
-            return
+        found = self._through_stages(work.frames)
+        if found is None:
+            return  # it stops
+        frames, refused, filtered = found.frames, found.refused, found.filtered
         ways = self._ways(frames)
         count = sum(len(some) for _, some in ways) + len(refused)
         each = work.size / len(work.frames)
@@ -248,44 +259,73 @@ class Flow:
         # Last: until here the bucket waits for the queue's own count of these messages.
         work.share.confirm(len(work.frames))
 
-    def _ways(self, frames: list[Frame]) -> list[tuple[Sink, list[Frame]]]:
+    def _through_stages(self, taken: Sequence[Frame]) -> Outcome | None:
+        """What the stages make of a batch. None when the pipeline stops."""
+        if not self._stages:
+            return Outcome(taken)
+        backoff = Backoff()
+        while True:
+            # What was taken stays as it came, for a stage that cannot go on may have changed a part of its frames:
+            # all stages begin again, with other frames.
+            fresh = taken if isinstance(taken, Columns) else [frame.copy() for frame in taken]
+            try:
+                outcome = self._staged(fresh)
+                if not isinstance(outcome.frames, Columns):
+                    self._write(outcome.frames)
+            except Unavailable as error:
+                if not self._remedied(error, backoff):
+                    return None
+                continue
+            self.trouble_in_stage = None
+            return outcome
+
+    def _staged(self, frames: Sequence[Frame]) -> Outcome:
+        """Raises Unavailable."""
+        total = Outcome(frames)
+        for stage in self._stages:
+            frames = total.frames
+            if not frames:
+                break
+            if isinstance(frames, Columns):
+                sift = getattr(stage, "sift", None)
+                if sift is not None:
+                    # What it decodes is decoded for those behind it, too, if there are any.
+                    outcome = sift(frames if stage is self._stages[-1] else frames.shared())
+                else:
+                    outcome = self._apply(stage, list(frames))
+            else:
+                outcome = self._apply(stage, frames)
+            total.frames = outcome.frames
+            total.filtered += outcome.filtered
+            total.refused += outcome.refused
+        return total
+
+    def _ways(self, frames: Sequence[Frame]) -> list[tuple[Sink, Sequence[Frame]]]:
         if not frames:
             return []
-        if len(self._sinks) == 1 and not self._stages:
+        if isinstance(frames, Columns) or not self._stages or all(frame.sinks is None for frame in frames):
             return [(sink, frames) for sink in self._sinks.values()]
-        if all(frame.sinks is None for frame in frames):
-            return [(sink, frames) for sink in self._sinks.values()]
-        ways: list[tuple[Sink, list[Frame]]] = []
+        ways: list[tuple[Sink, Sequence[Frame]]] = []
         for name, sink in self._sinks.items():
             some = [frame for frame in frames if frame.sinks is None or name in frame.sinks]
             if some:
                 ways.append((sink, some))
         return ways
 
-    def _apply(self, stage: Stage, frames: list[Frame]) -> Outcome | None:
-        """A stage on a batch, and on each frame alone if one of them makes it raise. None when the pipeline stops."""
-        backoff = Backoff()
-        while True:
-            try:
-                outcome = stage.apply(frames)
-            except Unavailable as error:
-                if not self._remedied(error, backoff):
-                    return None
-                continue
-            except (Undecodable, RefusedFrame) as error:
-                if len(frames) == 1:
-                    outcome = Outcome(refused=[(frames[0], str(error))])
-                else:
-                    outcome = Outcome()
-                    for frame in frames:
-                        one = self._apply(stage, [frame])
-                        if one is None:
-                            return None
-                        outcome.frames += one.frames
-                        outcome.refused += one.refused
-                        outcome.filtered += one.filtered
-            self.trouble_in_stage = None
-            return outcome
+    def _apply(self, stage: Stage, frames: Sequence[Frame]) -> Outcome:
+        """A stage on a batch, and on each frame alone if one of them makes it raise. Raises Unavailable."""
+        try:
+            return stage.apply(frames)  # type: ignore[arg-type]
+        except (Undecodable, RefusedFrame) as error:
+            if len(frames) == 1:
+                return Outcome(refused=[(frames[0], str(error))])
+        outcome = Outcome()
+        for frame in frames:
+            one = self._apply(stage, [frame])
+            outcome.frames += one.frames
+            outcome.refused += one.refused
+            outcome.filtered += one.filtered
+        return outcome
 
     def _remedied(self, error: Unavailable, backoff: Backoff) -> bool:
         """Get what is missing, or wait before it is tried again. False when the pipeline stops."""
@@ -298,22 +338,14 @@ class Flow:
             return not self._stop.wait(backoff.fail(time.monotonic(), None))
         return not self._stop.is_set()
 
-    def _writable(self, frames: list[Frame]) -> bool:
-        """Wait until what conversion needs can be had: a sink cannot wait. False when the pipeline stops."""
-        backoff = Backoff()
+    def _write(self, frames: Sequence[Frame]) -> None:
+        """See that what was converted can be written: a sink cannot wait. Raises Unavailable."""
         for frame in frames:
-            while frame.format is not None:
+            if frame.format is not None:
                 try:
                     frame.value()
-                except Unavailable as error:
-                    if not self._remedied(error, backoff):
-                        return False
-                    continue
                 except Undecodable:
                     pass  # the sink finds the same and refuses the message
-                self.trouble_in_stage = None
-                break
-        return True
 
     def _bury(self, work: _Work) -> None:
         if self._dead is None:
@@ -335,6 +367,8 @@ class Flow:
         self.in_flight_bytes += size
         if self.in_flight <= 0:
             self.in_flight_bytes = 0.0  # sizes are shared out among messages: what rounding left is gone
+            self._settled.notify_all()
+        elif self._room_wanted and count < 0:
             self._settled.notify_all()
 
     # From the sinks, on any thread
@@ -387,6 +421,8 @@ class CountedFormat:
     def __init__(self, format: Format) -> None:
         self.name = format.name
         self._format = format
+        self.bare = format.decode
+        """Decodes without counting, for those who tell `decoded` afterwards."""
         if hasattr(format, "flattened"):
             self.flattened = self._flattened
 
@@ -395,6 +431,12 @@ class CountedFormat:
         if flow is not None:
             flow.counts.decodes += 1
         return self._format.decode(value)
+
+    def decoded(self, count: int) -> None:
+        """So many were decoded by `bare`."""
+        flow = _current.flow
+        if flow is not None:
+            flow.counts.decodes += count
 
     def decode_exactly(self, value: bytes, fields: object) -> object:
         return self._format.decode_exactly(value, fields)

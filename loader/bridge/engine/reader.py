@@ -11,10 +11,13 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import compress
 from typing import Any
 
+from loader.bridge.columns import Columns, reformatted
 from loader.bridge.engine.apart import Apart
 from loader.bridge.engine.bucket import Bucket, Ledger
 from loader.bridge.engine.flow import Flow
@@ -27,6 +30,7 @@ from loader.errors import LoaderError
 log = logging.getLogger(__name__)
 
 READ_MESSAGES = 1_000
+_GRACE_SECONDS = 0.05
 REJOIN_MESSAGES = 5_000
 """A pipeline that is no further behind comes back."""
 
@@ -173,6 +177,10 @@ class Reader:
 
     def _read(self, now: float) -> Batch:
         blocked = [flow for flow in self._attached if not flow.room]
+        if blocked and self._blocked_since is None:
+            # What was fetched is thrown away by a pause and fetched again: not for a moment's sake.
+            patience = time.monotonic() + _GRACE_SECONDS
+            blocked = [flow for flow in blocked if not flow.until_room(patience)]
         self._source.pause(bool(blocked) or not self._attached)
         if not blocked:
             self._blocked_since = None
@@ -188,13 +196,20 @@ class Reader:
         if not batch.positions and not batch.tokens:
             return
         self.messages += len(batch.frames) + batch.skipped
-        first: dict[int, list[Frame]] = {}
+        first: dict[int, Sequence[Frame]] = {}
+        readers = Counter(id(flow.format) for flow in self._attached if flow.has_stages)
         for flow in self._attached:
             # Who is first with a format takes the frames themselves, the others copies that share what is decoded.
             mine = first.get(id(flow.format))
-            if mine is None:
+            if isinstance(batch.frames, Columns):
+                if mine is None:
+                    mine = batch.frames.reformat(flow.format)
+                    if readers[id(flow.format)] > 1:
+                        mine = mine.shared()
+                    first[id(flow.format)] = mine
+            elif mine is None:
                 frames = batch.frames if not first else [frame.copy() for frame in batch.frames]
-                mine = first[id(flow.format)] = [frame.reformat(flow.format) for frame in frames]
+                mine = first[id(flow.format)] = reformatted(frames, flow.format)
             else:
                 mine = [frame.copy() for frame in mine]
             size = batch.size
@@ -209,8 +224,9 @@ class Reader:
             positions = {key: max(at, self._floors.get(key, 0)) for key, at in positions.items()}
         self._ledger.read(positions, batch.tokens)
 
-    def _unskipped(self, frames: list[Frame], skip: dict[Any, int]) -> list[Frame]:
-        kept = [frame for frame in frames if frame.offset >= skip.get((frame.topic, frame.partition), 0)]
+    def _unskipped(self, frames: Sequence[Frame], skip: dict[Any, int]) -> Sequence[Frame]:
+        wanted = [frame.offset >= skip.get((frame.topic, frame.partition), 0) for frame in frames]
+        kept = frames.only(wanted) if isinstance(frames, Columns) else list(compress(frames, wanted))
         for key, position in self._source.positions().items():
             if key in skip and position >= skip[key]:
                 del skip[key]

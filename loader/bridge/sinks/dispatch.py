@@ -28,14 +28,20 @@ LONGEST_SECONDS = 30.0
 
 @dataclass(slots=True, eq=False)
 class Request:
-    """Frames that go out together. `tallies` says which of them belong to which share, in order."""
+    """Frames that go out together, in pieces. `tallies` says which of them belong to which share, in order."""
 
-    frames: list[Frame]
+    pieces: list[Sequence[Frame]]
+    count: int
     tallies: list[tuple[Share, int]]
     size: float
     """What they weigh, as the pipeline counts."""
     body: bytes | None = None
     """Encoded; dropped after a failure and made again, so that a stalled sink keeps one copy of each message."""
+
+    @property
+    def frames(self) -> list[Frame]:
+        """All frames. Of columns they are made each time that somebody asks."""
+        return [frame for piece in self.pieces for frame in piece]
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,10 +121,10 @@ class Dispatcher:
     def done(self, request: Request, outcome: Outcome) -> None:
         """Settle a request that was fired. Called once for each `fire`."""
         if outcome.kind == "delivered":
-            each = request.size / len(request.frames)
+            each = request.size / request.count
             for share, count in request.tallies:
                 self._delivery.confirm(share, count, count * each)
-        elif outcome.kind == "refused" and len(request.frames) == 1:
+        elif outcome.kind == "refused" and request.count == 1:
             self._delivery.refuse(request.tallies[0][0], request.frames[0], outcome.reason, request.size)
         recovered = False
         with self._idle:
@@ -130,7 +136,7 @@ class Dispatcher:
                 if self._backoff.failures:
                     self._backoff.succeed()
                     recovered, self.trouble = True, None
-                if outcome.kind == "refused" and len(request.frames) > 1:
+                if outcome.kind == "refused" and request.count > 1:
                     self._waiting.extendleft(reversed(self._halves(request)))
             self._idle.notify_all()
         if recovered:
@@ -170,7 +176,7 @@ class Dispatcher:
             self._fire(request)
 
     def _halves(self, request: Request) -> list[Request]:
-        middle = len(request.frames) // 2
+        middle = request.count // 2
         left: list[tuple[Share, int]] = []
         right: list[tuple[Share, int]] = []
         room = middle
@@ -181,10 +187,10 @@ class Dispatcher:
                 left.append((share, taken))
             if count > taken:
                 right.append((share, count - taken))
-        frames, each = request.frames, request.size / len(request.frames)
+        frames, each = request.frames, request.size / request.count
         return [
-            Request(frames[:middle], left, each * middle),
-            Request(frames[middle:], right, each * (len(frames) - middle)),
+            Request([frames[:middle]], middle, left, each * middle),
+            Request([frames[middle:]], len(frames) - middle, right, each * (len(frames) - middle)),
         ]
 
     def close(self, deadline: float) -> bool:
@@ -200,24 +206,26 @@ class Dispatcher:
 class Collector:
     """Collects frames into requests of at most so many messages and bytes."""
 
-    __slots__ = ("frames", "size", "tallies")
+    __slots__ = ("_pieces", "_tallies", "count", "size")
 
     def __init__(self) -> None:
-        self.frames: list[Frame] = []
-        self.tallies: list[tuple[Share, int]] = []
+        self._pieces: list[Sequence[Frame]] = []
+        self._tallies: list[tuple[Share, int]] = []
+        self.count = 0
         self.size = 0.0
 
     def add(self, frames: Sequence[Frame], share: Share, size: float) -> None:
         """Take frames of one share."""
-        self.frames.extend(frames)
+        self._pieces.append(frames)
+        self.count += len(frames)
         self.size += size
-        if self.tallies and self.tallies[-1][0] is share:
-            self.tallies[-1] = (share, self.tallies[-1][1] + len(frames))
+        if self._tallies and self._tallies[-1][0] is share:
+            self._tallies[-1] = (share, self._tallies[-1][1] + len(frames))
         else:
-            self.tallies.append((share, len(frames)))
+            self._tallies.append((share, len(frames)))
 
     def take(self, body: bytes | None = None) -> Request:
         """What was collected, as a request."""
-        request = Request(self.frames, self.tallies, self.size, body)
-        self.frames, self.tallies, self.size = [], [], 0.0
+        request = Request(self._pieces, self.count, self._tallies, self.size, body)
+        self._pieces, self._tallies, self.count, self.size = [], [], 0, 0.0
         return request

@@ -94,16 +94,16 @@ class HttpSink:
             except Undecodable as error:
                 self._delivery.refuse(share, frame, str(error), each)
                 continue
-            if self._collector.frames and self._bytes + len(value) > self._most_bytes:
+            if self._collector.count and self._bytes + len(value) > self._most_bytes:
                 self.flush()
             self._collector.add([frame], share, each)
             self._bytes += len(value) + 1
-            if len(self._collector.frames) >= self._most:
+            if self._collector.count >= self._most:
                 self.flush()
 
     def flush(self) -> None:
         """Send what waits."""
-        if self._collector.frames:
+        if self._collector.count:
             self._bytes = 0
             self._requests.submit(self._collector.take())
 
@@ -118,7 +118,7 @@ class HttpSink:
 
     def _outcome(self, request: Request) -> Outcome:
         headers = self._headers
-        if len(request.frames) == 1:
+        if request.count == 1:
             [frame] = request.frames
             headers = {**headers, "Idempotency-Key": identity_of(frame, self._end).decode()}
         try:

@@ -11,6 +11,7 @@ from typing import Any
 
 import grpc
 
+from loader.bridge.columns import Columns
 from loader.bridge.engine.bucket import Share
 from loader.bridge.engine.timer import Timer
 from loader.bridge.frame import Frame, Headers, Undecodable
@@ -18,6 +19,7 @@ from loader.bridge.identity import suffix
 from loader.bridge.sinks import wire
 from loader.bridge.sinks.dispatch import DELIVERED, Collector, Dispatcher, Outcome, Request
 from loader.bridge.sinks.sink import Delivery, identity_of
+from loader.bridge.sinks.wire_columns import ColumnEncoder
 
 MOST_MESSAGES = 1_000
 MOST_BYTES = 10_000_000
@@ -64,6 +66,7 @@ class PubsubSink:
         self._drop_long_headers = drop_long_headers
         self._most_messages = min(most_messages, MOST_MESSAGES)
         self._most_bytes = min(most_bytes, MOST_BYTES)
+        self._columns = ColumnEncoder(self._end, timestamp, _OWN, drop_long_headers)
         self._collector = Collector()
         self._parts: list[bytes] = []
         self._bytes = 0
@@ -84,10 +87,27 @@ class PubsubSink:
         """Encode frames and send full requests."""
         start, each = 0, size / len(frames)
         while start < len(frames):
-            room = self._most_messages - len(self._collector.frames)
-            start += self._take(frames[start : start + room], share, each)
-            if len(self._collector.frames) >= self._most_messages:
+            some = frames[start : start + self._most_messages - self._collector.count]
+            if isinstance(some, Columns) and not self._ordering:
+                taken = self._take_columns(some, share, each)
+            else:
+                taken = self._take(some, share, each)
+            start += taken
+            if self._collector.count >= self._most_messages:
                 self.flush()
+
+    def _take_columns(self, columns: Columns, share: Share, each: float) -> int:
+        """As `_take`, without frames unless there is something special about one of them."""
+        found = self._columns.parts(columns)
+        if found is None:
+            return self._take(list(columns), share, each)
+        parts, most = found
+        if self._bytes + most > self._most_bytes:
+            return self._take(list(columns), share, each)
+        self._collector.add(columns, share, each * len(columns))
+        self._parts += parts
+        self._bytes += most
+        return len(columns)
 
     def _take(self, frames: Sequence[Frame], share: Share, each: float) -> int:
         """Collect frames until the request is full by bytes; returns how many were taken care of."""
@@ -212,13 +232,13 @@ class PubsubSink:
     def flush(self) -> None:
         """Send what waits."""
         if self._parts:
-            body = self._topic + b"".join(self._parts)
+            body = b"".join((self._topic, *self._parts))
             self._parts, self._bytes = [], 0
             self._requests.submit(self._collector.take(body))
 
     def _fire(self, request: Request) -> None:
         if request.body is None:
-            request.body = self._body(request.frames)
+            request.body = self._body(request.pieces)
         try:
             call = self._publish.future(request.body, timeout=TIMEOUT_SECONDS)
         except ValueError as error:  # the channel was closed
@@ -226,11 +246,16 @@ class PubsubSink:
             return
         call.add_done_callback(partial(self._done, request))
 
-    def _body(self, frames: Sequence[Frame]) -> bytes:
+    def _body(self, pieces: Sequence[Sequence[Frame]]) -> bytes:
         parts = [self._topic]
-        for frame in frames:
-            message = self._encode(frame)
-            parts += (b"\x12", wire.length(len(message)), message)
+        for frames in pieces:
+            found = self._columns.parts(frames) if isinstance(frames, Columns) and not self._ordering else None
+            if found is not None:
+                parts += found[0]
+                continue
+            for frame in frames:
+                message = self._encode(frame)
+                parts += (b"\x12", wire.length(len(message)), message)
         return b"".join(parts)
 
     def _done(self, request: Request, call: Any) -> None:

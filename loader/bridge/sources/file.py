@@ -61,12 +61,13 @@ class FileSource:
 
     def read(self, most: int, timeout: float) -> Batch:
         """The next lines; empty lines are passed over."""
-        batch = Batch()
+        frames: list[Frame] = []
+        batch = Batch(frames)
         if self._paused:
             self._wait.wait(timeout)
             return batch
         assert self._file is not None
-        while len(batch.frames) < most and batch.size < READ_BYTES:
+        while len(frames) < most and batch.size < READ_BYTES:
             line = self._file.readline(MOST_LINE_BYTES)
             if not line:
                 batch.ended = True
@@ -83,7 +84,7 @@ class FileSource:
                     batch.skipped += 1
                     continue
                 batch.tombstones += 1
-            batch.frames.append(frame)
+            frames.append(frame)
             batch.size += len(text) + 500
         batch.full = not batch.ended
         if self._line:

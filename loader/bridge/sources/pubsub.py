@@ -47,7 +47,8 @@ class PubsubSource:
             time.sleep(timeout)
             return Batch()
         messages = self._puller.take(timeout)
-        batch = Batch(full=len(messages) >= most)
+        frames: list[Frame] = []
+        batch = Batch(frames, full=len(messages) >= most)
         subscription = self._puller.subscription
         for message in messages:
             identity = message.attributes.get(IDENTITY)
@@ -56,7 +57,7 @@ class PubsubSource:
             # A message has a name and no offset.
             name = identity or prefix(self._epoch, "pubsub", subscription, message.message_id)[:-1]
             origin, payload = Origin(subscription, -1, name), Payload(message.data, self._format)
-            batch.frames.append(Frame(payload, key, headers, subscription, -1, -1, message.published // 1_000, origin))
+            frames.append(Frame(payload, key, headers, subscription, -1, -1, message.published // 1_000, origin))
             batch.size += len(message.data) + 1_000
         batch.tokens = messages
         return batch

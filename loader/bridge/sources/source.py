@@ -14,7 +14,8 @@ from loader.bridge.frame import Frame
 class Batch:
     """What one read gave."""
 
-    frames: list[Frame] = field(default_factory=list)
+    frames: Sequence[Frame] = ()
+    """A list, or columns (see loader/bridge/columns.py)."""
     positions: Mapping[Any, int] = field(default_factory=dict)
     """Partition → where to go on after this batch."""
     tokens: Sequence[Any] = ()

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
+from loader.bridge.columns import Columns
 from loader.bridge.condition.compile import compile_condition
 from loader.bridge.frame import Frame, Undecodable
+from loader.bridge.sieve import sift
 from loader.bridge.stages.stage import Option, Outcome, StageContext
 
 
@@ -36,6 +38,12 @@ class Filter:
             except Undecodable as error:
                 refused.append((frame, str(error)))
         return Outcome(kept, refused, len(frames) - len(kept) - len(refused))
+
+    def sift(self, columns: Columns) -> Outcome:
+        """As `apply`, without frames for what passes."""
+        said, faults = sift(columns, self.condition.test, self.condition.quick)
+        kept = columns.only(said)
+        return Outcome(kept, [(columns[at], str(error)) for at, error in faults], len(said) - len(kept) - len(faults))
 
     def why(self, frame: Frame) -> str:
         """Which condition kept or dropped it."""

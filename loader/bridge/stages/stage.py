@@ -33,7 +33,8 @@ class RefusedFrame(Exception):
 class Outcome:
     """What became of a batch of frames in one stage."""
 
-    frames: list[Frame] = field(default_factory=list)
+    frames: Any = field(default_factory=list)
+    """A list of frames, or columns."""
     refused: list[tuple[Frame, str]] = field(default_factory=list)
     filtered: int = 0
 
@@ -57,6 +58,9 @@ class Stage(Protocol):
 
     A message must not vanish: it is in `frames`, in `refused`, or counted in `filtered`. A frame given may be changed
     (`frame.set` copies what it changes) and belongs to this pipeline alone; its payload does not.
+
+    A stage that only looks may have `sift(columns: Columns) -> Outcome` beside `apply`, which says the same of messages
+    of which no frames were made yet (see loader/bridge/columns.py).
     """
 
     name: ClassVar[str]
