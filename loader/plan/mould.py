@@ -12,6 +12,7 @@ from typing import Any
 
 from loader.plan.book import Node, Slot, TablePlan
 from loader.plan.kind import DICT, DIRECT, FLOAT, INT, LIST, MAX_BIGINT, MIN_BIGINT, TIME
+from loader.plan.names import LONGEST_KEPT_KEY
 from loader.plan.timestamp import instant
 
 # orjson reads integers beyond 64 bit as floats; any float that large may have been one.
@@ -69,11 +70,15 @@ def keep_mould(plan: TablePlan, node: Node, shape: Shape, system: int) -> None:
     """Make and keep the mould of a record that has just been fitted; `system` columns are filled by the loader."""
     moulds = node.moulds
     tries = moulds.get(shape, 0)
-    if tries == 0 and (len(moulds) >= MAX_MOULDS or len(shape[0]) > MAX_KEYS):
+    if tries == 0 and (len(moulds) >= MAX_MOULDS or len(shape[0]) > MAX_KEYS or _too_long(shape[0])):
         return
     # JSON columns, shared places, variants and overflow have no mould: do not try for ever.
     if tries.__class__ is int and tries < _TRIES:
         moulds[shape] = _mould(plan, node, shape, system) or tries + 1
+
+
+def _too_long(keys: tuple[str, ...]) -> bool:
+    return any(len(key) > LONGEST_KEPT_KEY for key in keys)
 
 
 def _mould(plan: TablePlan, node: Node, shape: Shape, system: int) -> Mould | None:

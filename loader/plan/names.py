@@ -31,15 +31,24 @@ _SYSTEM = frozenset({"tableoid", "xmin", "cmin", "xmax", "cmax", "ctid"})
 # What Postgres appends to a table's name for the index on _dlt_id: of a constraint, and of an index made alone.
 _INDEXES = frozenset({"dlt_id_key", "dlt_id_idx"})
 
+LONGEST_KEPT_KEY = 1_000
+"""A longer key is spelled anew each time that it is met, and nothing remembers it."""
+
 _CACHE_LIMIT = 50_000
 
 naming = NamingConvention(max_length=MAX_IDENTIFIER)
 
+_shorten = NamingConvention.shorten_identifier.__wrapped__
+_snake_case = NamingConvention._to_snake_case
+_NOT_IN_A_NAME = NamingConvention.RE_NON_ALPHANUMERIC
+_REDUCE_ALPHABET = NamingConvention._TR_REDUCE_ALPHABET
+
 
 def trim_caches() -> None:
-    """Empty dlt's unbounded name cache when it has grown: called between bundles, for keys may be endless."""
-    if NamingConvention._normalize_identifier.cache_info().currsize > _CACHE_LIMIT:
-        NamingConvention._normalize_identifier.cache_clear()
+    """Empty dlt's unbounded name caches when they have grown: called between bundles, for keys may be endless."""
+    for cached in (NamingConvention._normalize_identifier, NamingConvention.shorten_identifier):
+        if cached.cache_info().currsize > _CACHE_LIMIT:
+            cached.cache_clear()
 
 
 def of_key(key: str) -> str:
@@ -47,9 +56,21 @@ def of_key(key: str) -> str:
     if not key or key.isspace():
         return EMPTY_KEY
     try:
+        if len(key) > LONGEST_KEPT_KEY:
+            return _of_long_key(key) or EMPTY_KEY
         return naming.normalize_path(key) or EMPTY_KEY
     except ValueError:  # nothing is left of keys such as "__"
         return EMPTY_KEY
+
+
+def _of_long_key(key: str) -> str:
+    """As dlt's `normalize_path`, past its caches: a key may have ten million characters."""
+    parts = []
+    for raw in naming.break_path(key):
+        part = raw.strip()
+        spelled = _NOT_IN_A_NAME.sub("_", part.translate(_REDUCE_ALPHABET))
+        parts.append(_shorten(_snake_case(spelled), part, MAX_IDENTIFIER))
+    return _shorten(naming.make_path(*parts), key, MAX_IDENTIFIER)
 
 
 def of_list(key: str) -> str:

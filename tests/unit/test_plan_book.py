@@ -6,6 +6,8 @@ import json
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from loader.plan import names
 from loader.plan.book import CHILD_FIRST, ROOT_FIRST, Book, Column, PlanRules, Table
@@ -106,6 +108,42 @@ def test_the_memory_for_keys_is_bounded_over_all_tables_and_levels(monkeypatch: 
     assert sum(len(inner) for row in kept for inner in row.values()) == 1_000, "nothing is lost by that"
     assert book.forgetful().slots == 0
     assert book.forgetful().tables is book.tables
+
+
+def test_keys_of_megabytes_are_not_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(names, "_CACHE_LIMIT", 0)
+    book = Book({"t": table("t", ROOT_FIRST, _overflow=JSONB)}, PlanRules(max_columns=1, max_tables=1))
+    fitter = Fitter(book)
+    cached = names.naming._normalize_identifier, names.naming.shorten_identifier
+    for function in cached:
+        function.cache_clear()
+    for number in range(5):
+        long = f"k{number}" + "x" * 1_000_000
+        record = {long: 1, "inner": {long: [{long: 2}]}, long + "y": None}
+        fitter.fit(0, "t", record, SYSTEM, False, None)
+        assert json.loads(fitter.tables["t"].rows.pop()[-1]) == {long: 1, "inner": {long: [{long: 2}]}}
+    (node,) = book.plans["t"].nodes.values()
+    kept = [*node.slots, *node.slots["inner"][3].node.slots, *(key for keys, _ in node.moulds for key in keys)]
+    assert max(map(len, kept)) < 100
+    assert cached[0].cache_info().currsize < 5
+    names.trim_caches()
+    assert [function.cache_info().currsize for function in cached] == [0, 0]
+
+
+def test_long_keys_count_for_more_than_short_ones() -> None:
+    book = Book({"t": table("t", ROOT_FIRST, _overflow=JSONB)}, PlanRules(max_columns=1))
+    fit(book, {"a": 1})
+    short = book.slots
+    fit(book, {"b" * 900: 1})
+    assert book.slots - short == 3
+
+
+@given(st.text("aB_-*@|+ .é9\t/", min_size=1, max_size=90))
+def test_a_long_key_is_spelled_as_dlt_spells_it(key: str) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(names, "LONGEST_KEPT_KEY", 0)
+        long = names.of_key(key)
+    assert long == names.of_key(key)
 
 
 def test_no_more_tables_are_made_once_all_are_taken() -> None:
