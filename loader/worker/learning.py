@@ -175,7 +175,7 @@ class Learning:
                 settled.append(event)
         for position, reason in lesson.discarded.items():
             event = task.events[position]
-            discards.append(Discard(event.identity, event.table, reason, _text(source.record(event))))
+            discards.append(Discard(event.identity, event.table, reason, _text(source.exact(event))))
             settled.append(event)
         stopped = lesson.frozen.keys() | lesson.refused.keys() | lesson.discarded.keys()
         events = [event for position, event in enumerate(task.events) if position not in stopped]
