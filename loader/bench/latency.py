@@ -31,6 +31,7 @@ GOAL_WINDOW_SECONDS = 5.0
 GOAL_P99_SECONDS = 7.0
 _SHAPE = "flat"
 _WARM_SECONDS = 2.0
+_TAIL_SECONDS = 1.0
 _PATIENCE = 120.0
 _DIFFERENT = 5_000
 
@@ -44,7 +45,7 @@ select count(*), percentile_disc(0.5) within group (order by age), percentile_di
 from (
     select commits.id, extract(epoch from commits.at - rows._published_at)::float8 as age
     from {table} rows join commits on commits.id = rows.xmin::text::bigint
-    where rows._published_at >= %s
+    where rows._published_at >= %s and rows._published_at < %s
 ) ages
 """
 
@@ -60,7 +61,7 @@ class LatencyPlan:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One rate at one window. Ages in seconds, of the messages that were published after the warming up."""
+    """One rate at one window. Ages in seconds, of the messages between the warming up and the tail."""
 
     window_seconds: float
     rate: int
@@ -96,22 +97,22 @@ def run_latency(url: str, plan: LatencyPlan, note: Callable[[str], None] = lambd
                     for rate in plan.rates:
                         note(f"{rate:,} messages a second, a window of {window:g} s, {plan.seconds:g} s")
                         conn.execute(sql.SQL("truncate {}").format(sql.Identifier(dataset, table)))
-                        cell = _cell(
+                        cell, sent = _cell(
                             conn, child, endpoint, topic, sql.Identifier(dataset, table), window, rate, plan, published
                         )
-                        published += round(rate * (plan.seconds + _WARM_SECONDS))
+                        published += sent
                         cells.append(cell)
     return cells
 
 
 def ages(
-    conn: psycopg.Connection[Any], table: sql.Identifier, since: datetime.datetime
+    conn: psycopg.Connection[Any], table: sql.Identifier, since: datetime.datetime, until: datetime.datetime
 ) -> tuple[int, float, float, float, int]:
-    """Of the rows published since then: how many, their ages' p50, p99 and greatest in seconds, and their commits.
+    """Of the rows published in that time: how many, their ages' p50, p99 and greatest in seconds, and their commits.
     Raises LoaderError when there are none."""
-    row = conn.execute(sql.SQL(_AGES).format(table=table), (since,)).fetchone()
+    row = conn.execute(sql.SQL(_AGES).format(table=table), (since, until)).fetchone()
     if row is None or not row[0]:
-        raise LoaderError(f"no rows were published since {since.isoformat()}: measure for longer")
+        raise LoaderError(f"no rows were published from {since.isoformat()} to {until.isoformat()}: measure for longer")
     return row[0], row[1], row[2], row[3], row[4]
 
 
@@ -125,15 +126,17 @@ def _cell(
     rate: int,
     plan: LatencyPlan,
     before: int,
-) -> Cell:
+) -> tuple[Cell, int]:
     pool = cycle(list(bodies(_SHAPE, _DIFFERENT)))
-    warm, count = round(rate * _WARM_SECONDS), round(rate * (plan.seconds + _WARM_SECONDS))
-    measured_from: list[datetime.datetime] = []
+    # The rate goes on for a window afterwards: what comes last waits longer than in a steady stream.
+    parts = [round(rate * seconds) for seconds in (_WARM_SECONDS, plan.seconds, window + _TAIL_SECONDS)]
+    count = sum(parts)
+    bounds: list[datetime.datetime] = []
 
     def paced() -> Iterator[bytes]:
-        yield from islice(pool, warm)
-        measured_from.append(datetime.datetime.now(datetime.UTC))
-        yield from islice(pool, count - warm)
+        for part in parts:
+            yield from islice(pool, part)
+            bounds.append(datetime.datetime.now(datetime.UTC))
 
     cpu, wall = process_seconds(child.pid), time.monotonic()
     channel = open_channel(endpoint)
@@ -148,8 +151,8 @@ def _cell(
     stored = conn.execute(sql.SQL("select count(*) from {}").format(table)).fetchone()
     if stored is None or stored[0] != count:
         raise LoaderError(f"{count:,} messages were published and {stored[0] if stored else 0:,} rows are there")
-    messages, p50, p99, most, commits = ages(conn, table, measured_from[0])
-    return Cell(
+    messages, p50, p99, most, commits = ages(conn, table, *bounds[:2])
+    cell = Cell(
         window,
         rate,
         round(sent.messages / sent.seconds, 1),
@@ -160,3 +163,4 @@ def _cell(
         commits,
         round(cpu / wall, 4),
     )
+    return cell, count

@@ -32,15 +32,15 @@ def test_an_age_is_from_the_publish_time_to_the_commit_of_its_row(recording_url:
     with psycopg.connect(recording_url, autocommit=True) as conn:
         conn.execute("create table aged (_published_at timestamptz)")
         now = datetime.datetime.now(datetime.UTC)
-        for seconds, count in ((1_000, 1), (200, 97), (300, 2), (400, 1)):
+        for seconds, count in ((1_000, 1), (200, 97), (300, 2), (400, 1), (50, 5)):
             published = now - datetime.timedelta(seconds=seconds)
             conn.execute("insert into aged select %s from generate_series(1, %s)", (published, count))
-        since = now - datetime.timedelta(seconds=500)
-        messages, p50, p99, most, commits = ages(conn, table, since)
+        since, until = now - datetime.timedelta(seconds=500), now - datetime.timedelta(seconds=100)
+        messages, p50, p99, most, commits = ages(conn, table, since, until)
         assert (messages, commits) == (100, 3)
         assert [int(age) // 100 for age in (p50, p99, most)] == [2, 3, 4]
         with pytest.raises(LoaderError, match="measure for longer"):
-            ages(conn, table, now + datetime.timedelta(days=1))
+            ages(conn, table, until, until + datetime.timedelta(seconds=1))
 
 
 def test_the_age_counts_to_the_end_of_the_transaction_and_not_to_its_start(recording_url: str) -> None:
@@ -49,8 +49,8 @@ def test_the_age_counts_to_the_end_of_the_transaction_and_not_to_its_start(recor
         with conn.transaction():
             conn.execute("insert into slow values (now())")
             conn.execute("select pg_sleep(0.3)")
-        since = datetime.datetime.now(datetime.UTC) - datetime.timedelta(minutes=1)
-        assert ages(conn, sql.Identifier("slow"), since)[1] >= 0.3
+        now, minute = datetime.datetime.now(datetime.UTC), datetime.timedelta(minutes=1)
+        assert ages(conn, sql.Identifier("slow"), now - minute, now)[1] >= 0.3
 
 
 def test_a_server_that_records_no_commit_times_is_refused(database_url: str) -> None:
@@ -68,6 +68,6 @@ def test_bench_latency_measures_each_rate_at_each_window(tmp_path: Path, recordi
     cells = json.loads(kept.read_text())["results"]["cells"]
     assert [(cell["window_seconds"], cell["rate"]) for cell in cells] == [(0.3, 50), (0.3, 200)]
     for cell in cells:
-        assert cell["rate"] <= cell["messages"] <= 1.5 * cell["rate"]
+        assert 0.5 * cell["rate"] <= cell["messages"] <= 1.5 * cell["rate"]
         assert 0 < cell["p50_age_seconds"] <= cell["p99_age_seconds"] <= cell["max_age_seconds"]
         assert cell["commits"] > 1

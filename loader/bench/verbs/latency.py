@@ -35,7 +35,8 @@ def latency(
     """Ages from publish to commit, p50 and p99, at steady rates, for several windows, with a real worker process.
 
     Pub/Sub is the in-memory server, a process of its own; Postgres is durable and records when it committed each row.
-    The first 2 s of each rate are not counted. With --database-url that server needs track_commit_timestamp = on.
+    The first 2 s of each rate and the last window are not counted. With --database-url that server needs
+    track_commit_timestamp = on.
 
     With --json: {"benchmark", …, "parameters", "results": {"cells": [{"window_seconds", "rate", "published_per_second",
     "messages", "p50_age_seconds", "p99_age_seconds", "max_age_seconds", "commits", "worker_cpu_share"}]}}.
