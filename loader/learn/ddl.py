@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import copy
+from functools import lru_cache
 
+from dlt.common.destination import DestinationCapabilitiesContext
 from dlt.common.schema import Schema
 from dlt.common.schema.typing import TColumnSchema
 from dlt.destinations.impl.postgres.configuration import PostgresClientConfiguration, PostgresCredentials
@@ -35,6 +38,13 @@ def _writer(schema: Schema, dataset: str) -> PostgresClient:
     """dlt's client as a writer of SQL text only: it never connects, so it needs no credentials."""
     config = PostgresClientConfiguration(credentials=PostgresCredentials())
     config = config._bind_dataset_name(dataset)
-    # The dataset is the Postgres schema that the user named, letter by letter: dlt would spell it anew.
+    # The dataset is the Postgres schema that the user named, letter by letter: dlt would spell it anew, in lower case.
     config.enable_dataset_name_normalization = False
-    return PostgresClient(schema, config, capabilities())
+    return PostgresClient(schema, config, _letter_by_letter())
+
+
+@lru_cache(maxsize=1)
+def _letter_by_letter() -> DestinationCapabilitiesContext:
+    kept = copy(capabilities())
+    kept.casefold_identifier = str
+    return kept

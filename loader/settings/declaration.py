@@ -43,6 +43,8 @@ def _dataset(value: str) -> str:
     # 63 bytes is where Postgres cuts identifiers without a word; a cut name would be another dataset.
     if not value or "\0" in value or len(value.encode("utf-8", "replace")) > 63:
         raise ValueError("must be a Postgres schema name of 1 to 63 bytes")
+    if "%" in value:  # psycopg takes it for a placeholder, in quoted names too
+        raise ValueError("must not contain %")
     if value.lower().startswith("pg_") or value.lower() == "information_schema":
         raise ValueError(f"{value!r} is reserved by Postgres; choose another name")
     return value

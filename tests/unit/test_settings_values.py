@@ -73,6 +73,7 @@ def test_processes_is_a_number_or_auto(given, read):
         {"subscription": "projects/p/topics/t"},
         {"dead_letter_topic": "projects/p/subscriptions/s"},
         {"dataset": "pg_mine"},
+        {"dataset": "100%"},
         {"dataset": "é" * 32},
         {"dataset": ""},
         {"window_seconds": "nan"},

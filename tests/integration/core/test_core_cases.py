@@ -394,3 +394,15 @@ def test_a_list_named_like_the_index_of_its_table_gets_a_table_of_another_name(l
     assert [row["a"] for table in tables for row in loading.rows(table, "_dlt_id") if "a" in row] == [2]
     values = [row["value"] for table in tables for row in loading.rows(table, "_dlt_id") if "value" in row]
     assert sorted(values) == [1, 3, 4, 5]
+
+
+@pytest.mark.parametrize("dataset", ["Events", 'Sp ace "q"', "Ünï", "a.b", "x'y", "select", "$1", "é" * 31])
+def test_the_dataset_is_named_letter_by_letter(new_loading: Callable[..., Loading], dataset: str) -> None:
+    loading = new_loading(dataset=dataset)
+    loading.assert_settled(loading.load([{"eventName": "t", "a": 1, "l": [1]}]))
+    loading.assert_settled(loading.load([{"eventName": "t", "a": "text", "b": 2}, b"no JSON"]))
+    assert loading.rows("t") == [
+        {"event_name": "t", "a": 1},
+        {"event_name": "t", "a__v_text": "text", "b": 2},
+    ]
+    assert (loading.count("t__l"), len(loading.letters())) == (1, 1)
