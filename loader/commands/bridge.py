@@ -74,6 +74,9 @@ def run(
 
     SIGTERM drains and leaves; SIGHUP reads the file again, and restarts the pipelines that changed.
 
+    Of the loader's settings it reads LOADER_HTTP_HOST, LOADER_HTTP_PORT (/metrics, /healthz, /readyz, /debug/profile;
+    0: none), LOADER_HTTP_TOKEN, LOADER_SHUTDOWN_SECONDS (from SIGTERM to the exit), LOADER_LOG_LEVEL and LOADER_LOG_TO.
+
     --check exits with 78 if the file has an error. --explain takes {"topic", "key", "headers", "value", "partition",
     "offset", "timestamp"}, of which only value is needed; it fetches the lookups once and sends nothing.
 

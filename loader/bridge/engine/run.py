@@ -157,10 +157,13 @@ def _without_place(value: Any) -> Any:
 
 def run(configuration: Configuration, instance: Instance, *, reload: Callable[[], Configuration]) -> int:
     """Run until SIGTERM or SIGINT, or until every source has ended; returns the exit code. `reload` reads the file
-    again; it raises LoaderError for a bad one. Raises LoaderError when it cannot start."""
-    settings, _ = load_settings(None, os.environ)
+    again; it raises LoaderError for a bad one. HTTP server, time to stop and log are the loader's own settings
+    (loader/settings/declaration.py). Raises LoaderError when it cannot start."""
+    settings, warnings = load_settings(None, os.environ)
     token = settings.http_token.get_secret_value() if settings.http_token is not None else None
     close_logs = configure(settings.log_level, settings.log_to, secrets=[token or "", *_secrets(configuration)])
+    for warning in warnings:
+        log.warning("%s", warning)
     try:
         return _run(configuration, instance, reload, settings, token)
     finally:

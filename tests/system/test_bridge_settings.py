@@ -1,0 +1,154 @@
+"""The bridge takes where it serves, how long it may take to stop and where it logs from the loader's settings."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+pytest.importorskip("confluent_kafka")
+
+from confluent_kafka import Producer
+
+from loader.bridge.config.instance import Instance
+from loader.bridge.config.load import parse_configuration
+from loader.bridge.engine import run as engine
+from loader.local.kafka import KafkaServer
+from loader.local.ports import free_port
+
+ROOT = Path(__file__).resolve().parents[2]
+HOST = "127.0.0.2" if sys.platform == "linux" else "localhost"
+"""Another one than the default, where there is another loopback address."""
+FILE = """
+endpoint "kafka" "events" {{
+  region = "eu"
+  environment = "test"
+  brokers = ["{brokers}"]
+  topic = "events"
+  properties = {{ "session.timeout.ms" = 1500, "heartbeat.interval.ms" = 300, "max.poll.interval.ms" = 6000 }}
+}}
+endpoint "http" "dead" {{
+  region = "eu"
+  environment = "test"
+  url = "http://127.0.0.1:{dead}/x"
+}}
+pipeline "stuck" {{
+  source = "events"
+  sinks = ["dead"]
+  on_refusal = "stop"
+}}
+"""
+
+
+@pytest.fixture
+def bridge(tmp_path) -> Iterator[Any]:
+    with KafkaServer({"events": 2}) as kafka:
+        producer = Producer({"bootstrap.servers": kafka.brokers})
+        for number in range(50):
+            producer.produce("events", b"%d" % number)
+        assert producer.flush(10) == 0
+        file, log, port = tmp_path / "bridge.hcl", tmp_path / "log", free_port()
+        file.write_text(FILE.format(brokers=kafka.brokers, dead=free_port()))
+        with log.open("w") as out:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "loader", "bridge", str(file), "--region", "eu", "--environment", "test"],
+                cwd=ROOT,
+                env={
+                    **os.environ,
+                    "PYTHONPATH": str(ROOT),
+                    # As the machines of the fleet have them.
+                    "LOADER_HTTP_HOST": HOST,
+                    "LOADER_HTTP_PORT": str(port),
+                    "LOADER_SHUTDOWN_SECONDS": "5",
+                    "LOADER_LOG_TO": "stdout",
+                },
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        yield SimpleNamespace(process=process, log=log, port=port)
+        if process.poll() is None:
+            process.kill()
+            process.wait(10)
+
+
+def _get(host: str, port: int, path: str) -> tuple[int, str]:
+    try:
+        with urllib.request.urlopen(f"http://{host}:{port}{path}", timeout=5) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+
+
+def test_it_serves_logs_and_stops_as_the_fleet_sets_it(bridge):
+    def reached(path: str, status: int, part: str) -> bool:
+        try:
+            found, text = _get(HOST, bridge.port, path)
+        except OSError:
+            return False
+        return found == status and part in text
+
+    deadline = time.monotonic() + 30
+    for path, status, part in (("/healthz", 200, "ok"), ("/readyz", 503, "stuck"), ("/metrics", 200, "in_flight")):
+        # An outage of a sink is no reason to make the machine anew: alive, and not ready.
+        while not reached(path, status, part):
+            assert time.monotonic() < deadline, f"{path}: {bridge.log.read_text()}"
+            assert bridge.process.poll() is None, bridge.log.read_text()
+            time.sleep(0.05)
+    assert _get(HOST, bridge.port, "/healthz")[0] == 200
+    if HOST == "127.0.0.2":
+        with pytest.raises(OSError, match="refused"):
+            _get("127.0.0.1", bridge.port, "/healthz")
+    began = time.monotonic()
+    bridge.process.terminate()
+    assert bridge.process.wait(30) == 0
+    # Its sink is dead: it waits as long as it may, and no longer. The default would be 20 s.
+    assert time.monotonic() - began < 12
+    lines = [json.loads(line) for line in bridge.log.read_text().splitlines()]
+    assert any("stopped; what was not delivered" in line["message"] for line in lines)
+
+
+@pytest.mark.parametrize(("target", "seconds"), [("cloud", "7"), ("stdout", "25")])
+def test_log_target_and_times_are_those_of_the_settings(monkeypatch, target, seconds):
+    settings = {
+        "LOADER_LOG_TO": target,
+        "LOADER_SHUTDOWN_SECONDS": seconds,
+        "LOADER_HTTP_HOST": "0.0.0.0",
+        "LOADER_HTTP_PORT": "8123",
+        "LOADER_HTTP_TOKEN": "t0ken",
+    }
+    for name, value in settings.items():
+        monkeypatch.setenv(name, value)
+    told: dict[str, Any] = {}
+
+    def configure(level, to, secrets):
+        told.update(to=to, secrets=secrets)
+        return lambda: None
+
+    def started(configuration, instance, reload, settings, token):
+        told.update(host=settings.http_host, port=settings.http_port, seconds=settings.shutdown_seconds, token=token)
+        return 0
+
+    monkeypatch.setattr(engine, "configure", configure)
+    monkeypatch.setattr(engine, "_run", started)
+    configuration = parse_configuration("")
+    assert engine.run(configuration, Instance("eu", "test", "a test"), reload=lambda: configuration) == 0
+    assert told == {
+        "to": target,
+        "secrets": ["t0ken"],
+        "host": "0.0.0.0",
+        "port": 8123,
+        "seconds": float(seconds),
+        "token": "t0ken",
+    }
