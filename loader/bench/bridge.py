@@ -233,7 +233,7 @@ def run_once(
     while any(flow.counts.taken < count or flow.in_flight for flow in flows):
         if time.monotonic() > deadline:
             raise LoaderError(f"{name}: {[flow.counts for flow in flows]} of {count} within {_PATIENCE:g} s")
-        started.wait(0.02)
+        started.wait(0.05)
     cpu, wall = own_seconds() - cpu, time.perf_counter() - wall
     end = time.monotonic() + 10
     for reader in readers:

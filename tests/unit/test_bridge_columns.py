@@ -221,6 +221,23 @@ def test_a_filter_says_of_columns_what_it_says_of_frames(values, text):
     assert sift(batch.shared(), condition.test)[0] == sift(batch, condition.test)[0]
 
 
+@pytest.mark.parametrize("values", [[b'{"a":1}', b'{"a":true}', b'{"a":9e99}', b'{"b":[]}'] * 5, [b'{"a":1}'] * 5])
+def test_a_filter_decodes_each_message_once(values):
+    decoded: list[bytes] = []
+
+    class Counting(Json):
+        def decode(self, value):
+            decoded.append(value)
+            return super().decode(value)
+
+    condition = compile_condition("payload.a < 2")
+    assert condition.quick is not None
+    said, faults = sift(columns(values, format=CountedFormat(Counting())), condition.test, condition.quick)
+    assert decoded == values
+    assert not faults
+    assert said == [value == b'{"a":1}' for value in values]
+
+
 class _Sink:
     name, trouble, backoff_seconds = "out", None, 0.0
 
