@@ -51,7 +51,9 @@ class Decoder:
         self._harmless = min(self._limits.harmless, rules.max_message_bytes)
         self._table_key = rules.table_key
         self._by_key = bool(rules.table_key) and not rules.table_attribute
-        self._by_message_id = not (rules.emulator or rules.event_id_key or rules.event_id_attribute)
+        by_message = not (rules.event_id_key or rules.event_id_attribute)
+        self._by_message_id = by_message and not rules.emulator
+        self._by_id_and_time = by_message and rules.emulator
 
     def decode(self, message: Message) -> list[Event]:
         """The events of one message, in the order of its array; at least one.
@@ -76,6 +78,8 @@ class Decoder:
             return self._events(message, data, record, False, False, False)
         if self._by_message_id:
             identity = message.message_id
+        elif self._by_id_and_time:
+            identity = f"{message.message_id}@{message.published}"  # as message_identity spells it
         else:
             found = self._identity(message, record)
             if found is None:
