@@ -17,6 +17,8 @@ from typing import Literal, NamedTuple
 from loader.bridge.columns import Columns
 from loader.bridge.engine.age import Ages, Ticket
 from loader.bridge.engine.bucket import Share
+from loader.bridge.engine.counted import CountedFormat as CountedFormat
+from loader.bridge.engine.counted import working
 from loader.bridge.engine.counts import Counts
 from loader.bridge.engine.deadletter import letter
 from loader.bridge.frame import Format, Frame, Unavailable, Undecodable
@@ -239,7 +241,7 @@ class Flow:
         return [*self._sinks.values(), *([self._dead] if self._dead is not None else [])]
 
     def _process(self, work: _Work) -> None:
-        _current.flow = self
+        working.counts = self.counts
         found = self._through_stages(work.frames)
         if found is None:
             return  # it stops
@@ -406,50 +408,3 @@ class Flow:
             self._buried(share, 1, size)
         else:
             self._queue.put(_Work([frame], share, size, sink, reason))
-
-
-class _Current(threading.local):
-    flow: Flow | None = None
-
-
-_current = _Current()
-
-
-class CountedFormat:
-    """A format that counts for the pipeline whose thread asks."""
-
-    def __init__(self, format: Format) -> None:
-        self.name = format.name
-        self._format = format
-        self.bare = format.decode
-        """Decodes without counting, for those who tell `decoded` afterwards."""
-        if hasattr(format, "flattened"):
-            self.flattened = self._flattened
-
-    def decode(self, value: bytes) -> object:
-        flow = _current.flow
-        if flow is not None:
-            flow.counts.decodes += 1
-        return self._format.decode(value)
-
-    def decoded(self, count: int) -> None:
-        """So many were decoded by `bare`."""
-        flow = _current.flow
-        if flow is not None:
-            flow.counts.decodes += count
-
-    def decode_exactly(self, value: bytes, fields: object) -> object:
-        return self._format.decode_exactly(value, fields)
-
-    def encode(self, fields: object) -> bytes:
-        flow = _current.flow
-        if flow is not None:
-            flow.counts.encodes += 1
-        return self._format.encode(fields)
-
-    def _flattened(self, values: Sequence[bytes], plan: object) -> object:
-        flow = _current.flow
-        rows = self._format.flattened(values, plan)  # type: ignore[attr-defined]
-        if flow is not None:
-            flow.counts.decodes += sum(each is not None for each in rows)
-        return rows

@@ -11,16 +11,16 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import compress
 from typing import Any
 
-from loader.bridge.columns import Columns, reformatted
+from loader.bridge.columns import Columns
 from loader.bridge.engine.apart import Apart
 from loader.bridge.engine.bucket import Bucket, Ledger
 from loader.bridge.engine.flow import Flow
+from loader.bridge.engine.give_out import give_out
 from loader.bridge.engine.marks import Marks
 from loader.bridge.frame import Frame
 from loader.bridge.sinks.dispatch import Backoff
@@ -196,22 +196,7 @@ class Reader:
         if not batch.positions and not batch.tokens:
             return
         self.messages += len(batch.frames) + batch.skipped
-        first: dict[int, Sequence[Frame]] = {}
-        readers = Counter(id(flow.format) for flow in self._attached if flow.has_stages)
-        for flow in self._attached:
-            # Who is first with a format takes the frames themselves, the others copies that share what is decoded.
-            mine = first.get(id(flow.format))
-            if isinstance(batch.frames, Columns):
-                if mine is None:
-                    mine = batch.frames.reformat(flow.format)
-                    if readers[id(flow.format)] > 1:
-                        mine = mine.shared()
-                    first[id(flow.format)] = mine
-            elif mine is None:
-                frames = batch.frames if not first else [frame.copy() for frame in batch.frames]
-                mine = first[id(flow.format)] = reformatted(frames, flow.format)
-            else:
-                mine = [frame.copy() for frame in mine]
+        for flow, mine in give_out(batch.frames, self._attached):
             size = batch.size
             if skip := self._skips.get(flow.name):
                 every = len(mine) or 1
