@@ -2,7 +2,7 @@
 #   make demo    the whole product for a few seconds on parts of its own
 #   make test    all tests; `make test TESTS=tests/unit` some of them
 #   make lint    ruff and mypy
-#   make bench   the figures of the README
+#   make bench   the figures of the README; `make bench-long` the slow ones, an hour
 #   make venv    only the set-up
 #   make lock    renew requirements.txt
 
@@ -15,7 +15,7 @@ PYTHON := $(shell for p in python3.13 python3.12 python3.11 python3.14 python3 p
 TESTS := $(wildcard tests/unit tests/integration tests/system tests/terraform)
 CHECKED := $(wildcard loader bridge bench tests examples startup terraform)
 
-.PHONY: venv demo test lint bench lock format
+.PHONY: venv demo test lint bench bench-long lock format
 
 venv: $(STAMP)
 
@@ -43,8 +43,16 @@ format: $(STAMP)
 	@$(BIN)/ruff check --fix $(CHECKED)
 	@$(BIN)/ruff format $(CHECKED)
 
+# Under 15 minutes on two cores; each line prints the command that repeats it with the figures of the README.
 bench: $(STAMP)
-	@$(BIN)/loader bench $(ARGS)
+	@$(BIN)/loader bench load --prefill 300000 --repetitions 3 $(ARGS)
+	@$(BIN)/loader bench run --prefill 300000 --repetitions 1 $(ARGS)
+	@$(BIN)/loader bench bridge $(ARGS)
+	@$(BIN)/loader bench gps $(ARGS)
+
+bench-long: $(STAMP)
+	@$(BIN)/loader bench latency $(ARGS)
+	@$(BIN)/loader bench soak --minutes 30 $(ARGS)
 
 # For every Python and platform at once; hashes, and no index: the lock must hold wherever packages come from.
 lock: $(STAMP)
