@@ -66,10 +66,12 @@ Entry = tuple[Any, int, int, Slot]
 class Node:
     """One JSON object inside a table's row: the row itself or a dict that is flattened into it."""
 
-    __slots__ = ("level", "moulds", "path", "slots")
+    __slots__ = ("level", "moulds", "path", "row_level", "slots")
 
-    def __init__(self, path: tuple[str, ...], level: int) -> None:
+    def __init__(self, path: tuple[str, ...], level: int, row_level: int) -> None:
         self.path = path
+        self.row_level = row_level
+        """Level of the row's top object, from which child tables count: dlt does not count the dicts between."""
         self.level = level
         """Nesting left, counted down as dlt does; at 0 dicts and lists stay JSON."""
         self.slots: dict[str, Entry] = {}
@@ -116,7 +118,7 @@ class TablePlan:
         """The top object of a row at this nesting level."""
         node = self.nodes.get(level)
         if node is None:
-            node = self.nodes[level] = Node((), level)
+            node = self.nodes[level] = Node((), level, level)
         return node
 
     def own(self, index: int, node: Node, key: str, slot: Slot) -> None:

@@ -313,7 +313,7 @@ class Fitter:
             if self.policy.stays_json(plan, slot.name, value):
                 return False
             if slot.node is None:
-                slot.node = Node((*node.path, names.of_key(key)), node.level - 1)
+                slot.node = Node((*node.path, names.of_key(key)), node.level - 1, node.row_level)
             settled = not (self._drafts or slot.shared or overflows(plan, self.book.rules))
             if column is None and key in node.slots and settled:
                 node.slots[key] = (dict, -1, DICT, slot)
@@ -356,7 +356,7 @@ class Fitter:
                 self._overflow(plan, node, key, value, row)
                 return
             self._used.add(place)
-        self._elements(child, value, row_id, node.level - 1)
+        self._elements(child, value, row_id, node.row_level - 1)
 
     def _elements(self, plan: TablePlan, elements: list[Any], parent_id: str, level: int) -> None:
         name = plan.table.name
