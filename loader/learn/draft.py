@@ -6,8 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from loader.errors import LoaderError
 from loader.plan import names
-from loader.plan.book import CHILD_FIRST, Book, Column, Table, TablePlan
+from loader.plan.book import CHILD_FIRST, Book, Column, Table, TablePlan, own_column_fits
 from loader.plan.kind import BY_DATA_TYPE
 from loader.plan.map import is_map
 from loader.plan.policy import DISCARD, OVERFLOW, over_budget
@@ -38,6 +39,10 @@ class Addition:
     """Identity of the event that first asked for it; empty for the loader's own columns of a new table."""
     exists: bool = False
     """The database has the column already (the user's own): only the schema has to hear of it."""
+
+
+class NeedsAdoption(LoaderError):
+    """A table that another program made is not as the loader needs it, and somebody has to mend that by hand."""
 
 
 _OWN_TYPES = {
@@ -125,6 +130,11 @@ class Draft:
         for column in needed:
             if column not in table.columns or column in table.foreign:
                 table.columns[column] = self._add(table, column, _OWN_TYPES[column], variant=False)
+            elif not own_column_fits(table.columns[column]):
+                raise NeedsAdoption(
+                    f"table {name} has a column {column} of another type than the loader's own of that name: "
+                    "rename the column or the table"
+                )
         if not path and not table.row_keys:
             self.unkeyed.add(name)
             table.row_keys = frozenset({"drafted"})

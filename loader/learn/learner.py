@@ -12,10 +12,9 @@ from psycopg import sql
 
 from loader.database.catalog import read_tables
 from loader.database.connection import set_local
-from loader.errors import LoaderError
 from loader.learn import internal
 from loader.learn.ddl import internal_statements, statements
-from loader.learn.draft import Addition
+from loader.learn.draft import Addition, NeedsAdoption
 from loader.learn.lesson import Lesson, study
 from loader.learn.stored_schema import Stored, evolve, known_columns, read_stored, serialise, to_schema
 from loader.message.message import Event
@@ -28,10 +27,6 @@ from loader.settings.contract import SchemaContract
 _ADVISORY_WAIT_MS = 30_000
 # A unique index on a table of this size takes about a second; larger ones are `loader adopt`'s, which does not block.
 _INDEX_IN_PASSING_BYTES = 64 * 1024 * 1024
-
-
-class NeedsAdoption(LoaderError):
-    """A table that another program wrote has no unique index on `_dlt_id`, and is too large to get one in passing."""
 
 
 @dataclass(slots=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from loader.plan import names
-from loader.plan.kind import SLOW, Kind
+from loader.plan.kind import MAX_BIGINT, REFUSED, SLOW, Kind
 
 
 class Column(NamedTuple):
@@ -144,6 +144,21 @@ ROOT_FIRST = (
 CHILD_FIRST = (names.DLT_ID, names.DLT_PARENT_ID, names.DLT_LIST_IDX)
 
 
+_SAMPLES: dict[str, object] = {
+    names.DLT_LIST_IDX: 1,
+    names.EVENT_DIGEST: MAX_BIGINT,
+    names.PUBLISHED_AT: "2026-11-30T12:00:00.123456Z",
+    names.ATTRIBUTES: {},
+    names.RAW: {},
+}
+_SAMPLE_TEXT = "x" * 24
+
+
+def own_column_fits(column: Column) -> bool:
+    """Whether a column under one of the loader's own names takes what the loader puts there."""
+    return column.kind.accept(_SAMPLES.get(column.name, _SAMPLE_TEXT)) is not REFUSED
+
+
 class Book:
     """All plans of a dataset, made on demand from its real tables. One thread fills a book at a time."""
 
@@ -177,6 +192,8 @@ class Book:
         needed = CHILD_FIRST if path else self.root_columns()
         if any(column not in table.columns or column in table.foreign for column in needed):
             return None
+        if not all(own_column_fits(table.columns[column]) for column in needed):
+            return None  # a user's own column of that name: rows would be refused, and messages blamed for it
         if not path and not table.row_keys:
             return None  # without a unique index on _dlt_id nothing would refuse a duplicate
         plan = self.plans[name] = TablePlan(table, path or (name,), needed)

@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 
+from loader.learn.draft import NeedsAdoption
 from loader.learn.lesson import Lesson, study
 from loader.message.message import Event, Message
-from loader.plan.book import PlanRules
+from loader.plan.book import Book, Column, PlanRules, Table
 from loader.plan.fitting import Source
+from loader.plan.kind import kind_of
 from loader.settings.contract import SchemaContract, parse_contract
 
 
@@ -79,3 +81,38 @@ def test_a_huge_array_is_studied_in_little_memory() -> None:
         tracemalloc.stop()
     assert asked(lesson) == {"t__list.v": "bigint"}
     assert peak < 20 * 1024 * 1024
+
+
+@pytest.mark.parametrize(
+    ("column", "pg_type", "fits"),
+    [
+        ("_dlt_id", "character varying", True),
+        ("_dlt_id", "uuid", False),
+        ("_dlt_load_id", "bigint", False),
+        ("_event_digest", "integer", False),
+        ("_published_at", "timestamp with time zone", True),
+        ("_published_at", "date", False),
+    ],
+)
+def test_a_table_whose_own_columns_are_of_another_type_is_named_and_no_message_blamed(
+    column: str, pg_type: str, fits: bool
+) -> None:
+    types = {
+        "_dlt_id": "text",
+        "_dlt_load_id": "text",
+        "_event_id": "text",
+        "_event_digest": "bigint",
+        "_published_at": "timestamp with time zone",
+        column: pg_type,
+    }
+    columns = {name: Column(name, kind_of(of)) for name, of in types.items()}
+    table = Table("t", columns, row_keys=frozenset({"t_key"}))
+    assert (Book({"t": table}, PlanRules()).plan("t") is not None) == fits
+    message = Message("ack", "id", b"", {}, 0, 0)
+    source = Source(record=lambda event: event.record, exact=lambda event: event.record)
+    event = Event(message, "e", 0, "t", {"a": 1})
+    if fits:
+        assert asked(study({"t": table}, PlanRules(), SchemaContract(), [event], source)) == {"t.a": "bigint"}
+        return
+    with pytest.raises(NeedsAdoption, match=f"table t has a column {column} of another type"):
+        study({"t": table}, PlanRules(), SchemaContract(), [event], source)

@@ -12,15 +12,18 @@ from hypothesis import strategies as st
 from loader.plan import names
 from loader.plan.book import CHILD_FIRST, ROOT_FIRST, Book, Column, PlanRules, Table
 from loader.plan.fit import Fitter
-from loader.plan.kind import BIGINT, JSONB, TEXT, kind_of
+from loader.plan.kind import BIGINT, JSONB, TEXT, TIMESTAMPTZ, kind_of
 from loader.plan.map import is_map
 from loader.plan.policy import Misfit
 
 SYSTEM = ("id", "load", "event", 1, "2026-11-30 12:00:00+00")
 
 
+OWN_KINDS = {names.DLT_LIST_IDX: BIGINT, names.EVENT_DIGEST: BIGINT, names.PUBLISHED_AT: TIMESTAMPTZ}
+
+
 def table(name: str, first: tuple[str, ...], **columns: Any) -> Table:
-    own = {column: Column(column, TEXT) for column in first}
+    own = {column: Column(column, OWN_KINDS.get(column, TEXT)) for column in first}
     return Table(name, own | {key: Column(key, kind) for key, kind in columns.items()}, frozenset({f"{name}_key"}))
 
 
