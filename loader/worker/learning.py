@@ -18,7 +18,6 @@ from loader.learn.learner import NeedsAdoption, Snapshot
 from loader.learn.lesson import Lesson
 from loader.message.message import Event
 from loader.worker.lane import FIRST_LOCK_TIMEOUT_MS, LONGEST_LOCK_TIMEOUT_MS, Abandoned, Lane, Loaded
-from loader.worker.memory import make_trim
 
 log = logging.getLogger(__name__)
 
@@ -63,7 +62,6 @@ class Learning:
         self._on_busy = on_busy
         self.lock_waits = 0
         """Learnings put off because a lock was not to be had in time."""
-        self._trim = make_trim()
         self._tasks: list[Task] = []
         self._condition = threading.Condition()
         self._finishing = False
@@ -125,7 +123,6 @@ class Learning:
                 self._busy = 0
                 self._on_busy(())
             del task  # its messages must not stay in memory until the next one comes
-            self._trim()
 
     def _next(self) -> Task | None:
         with self._condition:

@@ -1,4 +1,4 @@
-"""Gives memory that is free back to the system. glibc keeps it: after each bundle a fifth of the process otherwise."""
+"""Gives memory that is free back to the system. glibc keeps it otherwise: a fifth of the process after a burst."""
 
 from __future__ import annotations
 

@@ -116,6 +116,7 @@ class Worker:
         self._last_log = time.monotonic()
         self._last_collect = time.monotonic()
         self._trim = make_trim()
+        self._untrimmed = False
 
     @property
     def alert(self) -> str | None:
@@ -171,7 +172,7 @@ class Worker:
             self._load_bundle(bundle)
             # What was loaded must not stay in memory while the next bundle gathers.
             del bundle
-            self._trim()
+            self._untrimmed = True
 
     def _beat(self) -> None:
         if self._heartbeat is not None and not self._stop.is_set():
@@ -258,6 +259,10 @@ class Worker:
 
     def _idle(self) -> None:
         self._collect()
+        if self._untrimmed:
+            # Only once it is quiet: under load the memory is used again at once, and to fault it in costs more CPU.
+            self._untrimmed = False
+            self._trim()
         now = time.monotonic()
         if now - self._last_log > _IDLE_LOG_SECONDS:
             self._last_log = now
