@@ -98,7 +98,8 @@ class BundleLoad:
         events, roots = self.fitted.events, self.fitted.roots
         distinct = set(roots)
         if len(distinct) == 1:
-            return {distinct.pop(): [event.message.published for event in self.loaded()]}
+            moments = [event.message.published for event in self.loaded()]
+            return {distinct.pop(): moments} if moments else {}
         published: dict[str, list[int]] = {root: [] for root in distinct}
         if self._dropped:
             for sequence in self.sequences():
