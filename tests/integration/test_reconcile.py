@@ -146,11 +146,12 @@ def test_a_dead_letter_fills_its_offset_and_a_young_gap_may_still_fill(dataset):
     load(dataset, message(2, b"nonsense", {"event_id": "c/t/0/2"}, 3600))
     # What was never understood has its message's id; the letter of an understood one keeps the publisher's.
     dataset.conn.execute("update events._dead_letters set _event_id = 'c/t/0/2'")
-    settled = NOW - datetime.timedelta(minutes=10)
+    now = datetime.datetime.now(datetime.UTC)  # the module's NOW is as old as the whole run of the tests
+    settled = now - datetime.timedelta(minutes=10)
     found = offsets(dataset, settled=settled)
     assert found.gaps == ()
     assert "1 gaps may still fill" in found.compared
-    (gap,) = offsets(dataset, settled=NOW + datetime.timedelta(minutes=1)).gaps
+    (gap,) = offsets(dataset, settled=now + datetime.timedelta(minutes=1)).gaps
     assert gap.detail == "offset 4 missing"
 
 
