@@ -88,7 +88,9 @@ def _work(settings: Settings, database: Database, control: Control | None, token
         database.describe(),
         settings.dataset,
     )
-    with _stop_on_signals(health) as stop, _http(settings, process, token, database) if control is None else _no_http():
+    # A worker under a supervisor answers over its link.
+    http = _http(settings, process, token, database) if control is None else contextlib.nullcontext()
+    with _stop_on_signals(health) as stop, http:
         if control is not None:
             control.start(process)
         if export is not None:
@@ -128,9 +130,3 @@ def _http(settings: Settings, subject: Subject, token: str, database: Database) 
         yield
     finally:
         server.close()
-
-
-@contextlib.contextmanager
-def _no_http() -> Iterator[None]:
-    """A worker under a supervisor answers over its link."""
-    yield
