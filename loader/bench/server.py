@@ -25,6 +25,8 @@ class Server:
     origin: str
     pid: int | None
     """The server's process; None when it is not ours, so that its CPU cannot be read."""
+    ours: EmbeddedPostgres | None = None
+    """The server itself when we started it: it may be restarted."""
 
 
 @contextmanager
@@ -36,9 +38,10 @@ def database(url: str | None, settings: Mapping[str, str] | None = None) -> Iter
         name = f"loader_bench_{uuid.uuid4().hex[:8]}"
         with psycopg.connect(server.url, autocommit=True) as conn:
             conn.execute(sql.SQL("create database {}").format(sql.Identifier(name)))
-        pid = server.pid if isinstance(server, EmbeddedPostgres) else None
+        ours = server if isinstance(server, EmbeddedPostgres) else None
+        pid = ours.pid if ours else None
         try:
-            yield Server(server.database_url(name), server.version, server.origin, pid)
+            yield Server(server.database_url(name), server.version, server.origin, pid, ours)
         finally:
             with psycopg.connect(server.url, autocommit=True) as conn:
                 conn.execute(sql.SQL("drop database if exists {} with (force)").format(sql.Identifier(name)))
