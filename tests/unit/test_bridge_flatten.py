@@ -1,4 +1,5 @@
-"""flatten: one message an element, of JSON and of Avro, read one by one and in columns: the same bytes."""
+"""flatten: one message an element, of JSON and of Avro, read one by one, by a function made for the schema, and in
+columns: the same bytes."""
 
 from __future__ import annotations
 
@@ -13,6 +14,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import HealthCheck, given, settings
 
+from loader.bridge.columns import Columns
 from loader.bridge.config.load import parse_configuration
 from loader.bridge.engine.bucket import Share
 from loader.bridge.engine.deadletter import letter
@@ -189,6 +191,50 @@ def test_rows_are_published_with_identity_and_table():
     assert [each.data for each in sent] == [each.value() for each in frames]
 
 
+@pytest.mark.parametrize(
+    "odd", ["", "many rows", "headers", "long header", "no time", "long name", "early", "ordering"]
+)
+def test_rows_by_columns_are_published_as_the_frames_that_they_stand_for(odd):
+    counts = [3, 1, 12 if odd == "many rows" else 2, 0, 4]
+    values = [json.dumps({"id": at, "v": [{"n": "x" * 40 * each} for each in range(n)]}) for at, n in enumerate(counts)]
+    headers = [[("h", b"x" * 2_000 if odd == "long header" else b"1")] if at % 2 else None for at in range(5)]
+    origin = Origin("t", 3, "c" * (200 if odd == "long name" else 9) + "/t/3/")
+    sent = Columns(
+        [value.encode() for value in values],
+        [3] * 5,
+        [7, 8, 9, 10, 11],
+        [0 if odd == "no time" else 5 if odd == "early" else 1_796_054_400_000 + at for at in range(5)],
+        [b"key"] * 5,
+        headers if "header" in odd else None,
+        {3: origin},
+        JSON,
+    )
+    made = flatten('each = "v"\ntable = "lines"').sift(sent).frames
+    refused: list[str] = []
+
+    class Delivery:
+        def refuse(self, share, frame, reason, size):
+            refused.append(f"{frame.offset} {frame.index} {reason}")
+
+    bodies = []
+    for frames in (made, list(made)):
+        channel = _Channel()
+        options: dict[str, Any] = {"ordering": True} if odd == "ordering" else {"most_bytes": 900, "most_requests": 99}
+        sink = PubsubSink("out", "projects/p/topics/t", lambda ch=channel: ch, Delivery(), None, **options)  # type: ignore
+        sink.send(frames, Share(), 100.0)
+        sink.flush()
+        sink.close(time.monotonic())
+        bodies.append(channel.bodies)
+    assert bodies[0] == bodies[1]
+    assert len(bodies[0]) > 1 or odd == "ordering"
+    assert max(map(len, bodies[0])) <= 900 or odd == "ordering"
+    half = len(refused) // 2
+    assert refused[:half] == refused[half:]
+    assert bool(refused) == (odd == "long header")
+    sent_now = sum(len(pb.PublishRequest.FromString(body).messages) for body in bodies[0])
+    assert sent_now == sum(counts) - half
+
+
 # In columns
 
 pytest.importorskip("polars")
@@ -201,13 +247,29 @@ def avro(schemas: dict[int, Any], columnar: bool) -> Avro:
     return made
 
 
-def both(options: str, schemas: dict[int, Any], values: list[bytes]) -> tuple[Outcome, Outcome, Avro]:
-    fast = avro(schemas, True)
+def ways(options: str, schemas: dict[int, Any], values: list[bytes]) -> list[Outcome]:
+    """One by one, by functions, and in columns; each of frames and of messages by columns."""
+    single = avro(schemas, False)
+    single.flattened = None  # type: ignore[assignment, method-assign]
     outcomes = []
-    for form in (avro(schemas, False), fast):
+    for form in (single, avro(schemas, False), avro(schemas, True)):
         frames = [frame(value, form, offset) for offset, value in enumerate(values)]
         outcomes.append(flatten(options).apply(frames))
-    return outcomes[0], outcomes[1], fast
+        outcomes.append(flatten(options).sift(columns(values, form)))
+    return outcomes
+
+
+def columns(values: list[bytes], form: Any) -> Columns:
+    count = len(values)
+    times, keys = [1_796_054_400_000] * count, [b"key"] * count
+    return Columns(values, [3] * count, list(range(count)), times, keys, None, {3: ORIGIN}, form)
+
+
+def alike(outcomes: list[Outcome]) -> Outcome:
+    first = outcomes[0]
+    for other in outcomes[1:]:
+        assert said(other) == said(first)
+    return first
 
 
 def said(outcome: Outcome) -> Any:
@@ -221,12 +283,34 @@ def feed(count: int, number: int = 1) -> list[bytes]:
     return [value for (_, value, _), _ in zip(messages(made, encode), range(count), strict=False)]
 
 
-def test_columns_give_the_same_bytes_as_the_single_way():
-    slow, fast, form = both(GPS, {1: schema()}, feed(200))
-    assert said(slow) == said(fast)
-    assert len(fast.frames) > 600
-    found = form.flattened(feed(COLUMNS_FROM), flatten(GPS).plan)
-    assert all(found), "they did not go by columns"
+def test_functions_and_columns_give_the_same_bytes_as_the_single_way():
+    assert len(alike(ways(GPS, {1: schema()}, feed(200))).frames) > 600
+    for columnar in (True, False):
+        found = avro({1: schema()}, columnar).flattened(feed(COLUMNS_FROM), flatten(GPS).plan)
+        assert all(found), "they went the single way"
+
+
+@pytest.mark.parametrize("moment", [0, -1, 63, 2**34 - 1, 2**34, 2**41 - 1, 2**41, 2**62, -(2**63), 1_796_054_400_007])
+def test_times_of_any_length_are_told_alike(moment):
+    [record] = itertools.islice(records(1, 1, 1, 1_796_054_400_000), 1)
+    record["path"][0]["points"][1]["at"] = moment
+    record["path"][0]["leftAt"] = moment
+    value = Encoder(schema(), 1)(record)
+    found = alike(ways(GPS, {1: schema()}, [value] * COLUMNS_FROM))
+    assert not found.refused
+
+
+def test_an_array_that_says_that_it_is_endless_is_refused_at_once():
+    kind = {"type": "array", "items": {"type": "fixed", "name": "F", "size": 2}}
+    element = {"type": "record", "name": "E", "fields": [{"name": "all", "type": kind}]}
+    written = {
+        "type": "record",
+        "name": "R",
+        "fields": [{"name": "path", "type": {"type": "array", "items": element}}],
+    }
+    value = b"\0\0\0\0\1\x02" + b"\xfe" * 8 + b"\x01" + b"ab"
+    found = alike(ways('each = "path"', {1: written}, [value]))
+    assert [each.offset for each, _ in found.refused] == [0]
 
 
 @pytest.mark.parametrize("damage", ["longer", "shorter", "other framing", "unknown branch"])
@@ -239,9 +323,8 @@ def test_one_bad_record_in_a_batch_is_refused_alone(damage):
         "other framing": b"\1" + good[1:],
         "unknown branch": good[:5] + b"\xff\xff\xff\x01" + good[9:],
     }[damage]
-    slow, fast, _ = both(GPS, {1: schema()}, values)
-    assert said(slow) == said(fast)
-    assert [each.offset for each, _ in fast.refused] == [40]
+    found = alike(ways(GPS, {1: schema()}, values))
+    assert [each.offset for each, _ in found.refused] == [40]
 
 
 def test_two_schemas_in_one_batch_keep_their_order():
@@ -251,9 +334,7 @@ def test_two_schemas_in_one_batch_keep_their_order():
     made = records(1, 20, 100, 1_796_054_400_000)
     newer = [encode({**record, "model": "m"}) for record, _ in zip(made, range(60), strict=False)]
     values = [each for pair in zip(feed(60), newer, strict=True) for each in pair]
-    slow, fast, _ = both(GPS, {1: schema(), 2: wider}, values)
-    assert said(slow) == said(fast)
-    offsets = [each.offset for each in fast.frames]
+    offsets = [each.offset for each in alike(ways(GPS, {1: schema(), 2: wider}, values)).frames]
     assert offsets == sorted(offsets)
 
 
@@ -367,5 +448,4 @@ def test_random_schemas_and_records_give_the_same_bytes_both_ways(data):
         fastavro.schemaless_writer(out, writer, value)
         framed.append(b"\0\0\0\0\1" + out.getvalue())
     raw = data.draw(st.sampled_from(['raw = "path"', 'raw = "whole"', ""]))
-    slow, fast, _ = both(f'each = "path"\n{raw}', {1: written}, (framed * COLUMNS_FROM)[: COLUMNS_FROM + 3])
-    assert said(slow) == said(fast)
+    alike(ways(f'each = "path"\n{raw}', {1: written}, (framed * COLUMNS_FROM)[: COLUMNS_FROM + 3]))

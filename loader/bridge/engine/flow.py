@@ -272,7 +272,7 @@ class Flow:
             fresh = taken if isinstance(taken, Columns) else [frame.copy() for frame in taken]
             try:
                 outcome = self._staged(fresh)
-                if not isinstance(outcome.frames, Columns):
+                if isinstance(outcome.frames, list):  # by columns nothing is converted
                     self._write(outcome.frames)
             except Unavailable as error:
                 if not self._remedied(error, backoff):
@@ -296,7 +296,7 @@ class Flow:
                 else:
                     outcome = self._apply(stage, list(frames))
             else:
-                outcome = self._apply(stage, frames)
+                outcome = self._apply(stage, frames if isinstance(frames, list) else list(frames))
             total.frames = outcome.frames
             total.filtered += outcome.filtered
             total.refused += outcome.refused
@@ -305,7 +305,7 @@ class Flow:
     def _ways(self, frames: Sequence[Frame]) -> list[tuple[Sink, Sequence[Frame]]]:
         if not frames:
             return []
-        if isinstance(frames, Columns) or not self._stages or all(frame.sinks is None for frame in frames):
+        if not isinstance(frames, list) or not self._stages or all(frame.sinks is None for frame in frames):
             return [(sink, frames) for sink in self._sinks.values()]
         ways: list[tuple[Sink, Sequence[Frame]]] = []
         for name, sink in self._sinks.items():

@@ -17,13 +17,16 @@ import fastavro
 import orjson
 from fastavro.schema import SchemaParseException
 
+from loader.bridge.formats.avro_compile import Maker, row_maker
 from loader.bridge.formats.avro_convert import Converter
 from loader.bridge.formats.avro_guard import Guard, Suspicious, needs_guard
+from loader.bridge.formats.avro_layout import layout
 from loader.bridge.formats.json import Json
 from loader.bridge.frame import Unavailable, Undecodable
 from loader.bridge.registry.client import Access, NoSuchSchema, Registry
 from loader.bridge.registry.schema import InvalidSchema, in_one_piece, read
 from loader.bridge.registry.schemas import Schemas
+from loader.bridge.stages.flat import Flat
 from loader.errors import ConfigurationError
 
 log = logging.getLogger(__name__)
@@ -49,7 +52,7 @@ _FIXED_END = {"type": "fixed", "name": "bridge_end", "size": len(_END)}
 class Reading:
     """What is needed to read data of one writer's schema."""
 
-    __slots__ = ("_convert", "_copies", "_guard", "_reader", "_writer", "columns", "schema")
+    __slots__ = ("_convert", "_copies", "_guard", "_makers", "_reader", "_writer", "columns", "schema")
 
     def __init__(self, schema: Any, reader: Any = None) -> None:
         """Raises NoSuchSchema for a schema that fastavro does not take."""
@@ -67,6 +70,17 @@ class Reading:
         # Defaults of the reader's schema are objects of that schema: they must not be converted in place.
         self._copies = reader is not None and self._convert is not None
         self._guard = Guard(schema) if needs_guard(schema) else None
+        self._makers: dict[int, tuple[Maker | None, Flat]] = {}
+
+    def maker(self, plan: Flat) -> Maker | None:
+        """What makes rows of a datum at once; None where it has to be decoded first."""
+        made = self._makers.get(id(plan))
+        if made is None:
+            is_record = isinstance(self.schema, dict) and self.schema["type"] == "record" and self._reader is None
+            rows = layout(self.schema, plan) if is_record else None
+            # The plan is kept along: its id must not become another one's.
+            made = self._makers[id(plan)] = (None if rows is None else row_maker(self.schema, rows), plan)
+        return made[0]
 
     def datum(self, value: bytes) -> Any:
         """A framed payload's datum as JSON's values. Raises Undecodable."""
@@ -123,25 +137,36 @@ class Avro:
         """The fields: Avro's numbers are exact already."""
         return fields
 
-    def flattened(self, values: Sequence[bytes], plan: Any) -> list[Sequence[bytes] | None]:
-        """For each value the bodies of its rows, read in columns; None for those to be decoded one by one.
+    def flattened(self, values: Sequence[bytes], plan: Flat) -> list[Sequence[bytes] | None]:
+        """For each value the bodies of its rows, read in columns or by a function made for its schema; None for those
+        to be decoded and looked at one by one.
 
         Raises NotYetFetched."""
         found: list[Sequence[bytes] | None] = [None] * len(values)
-        for number, positions in by_schema(values).items() if self.columnar else ():
-            if len(positions) < COLUMNS_FROM:
-                continue
+        for number, positions in by_schema(values).items():
             try:
                 reading = self.schemas.get(number)
             except Undecodable:
                 continue  # each of them is refused on its own
-            if reading.columns is None:
-                reading.columns = _columns(reading.schema)
-            if reading.columns:
-                rows = reading.columns.rows([values[position] for position in positions], plan)
-                for position, each in zip(positions, rows or (), strict=rows is not None):
-                    found[position] = each
+            some = values if len(positions) == len(values) else [values[position] for position in positions]
+            rows = self._in_columns(reading, some, plan)
+            if rows is None:
+                make = reading.maker(plan)
+                if make is None:
+                    continue
+                rows = list(map(make, some))
+            if some is values:
+                return rows
+            for position, each in zip(positions, rows, strict=True):
+                found[position] = each
         return found
+
+    def _in_columns(self, reading: Reading, values: Sequence[bytes], plan: Flat) -> Any:
+        if not self.columnar or len(values) < COLUMNS_FROM:
+            return None
+        if reading.columns is None:
+            reading.columns = _columns(reading.schema)
+        return reading.columns.rows(values, plan) if reading.columns else None
 
     def encode(self, fields: Any) -> bytes:
         """JSON, with null for NaN and the infinities. Raises Undecodable."""
@@ -168,13 +193,16 @@ def _columns(schema: Any) -> Any:
     return Columns(schema) if is_record and readable(schema) else False
 
 
-def by_schema(values: Sequence[bytes]) -> dict[int, list[int]]:
+def by_schema(values: Sequence[bytes]) -> dict[int, Sequence[int]]:
     """Positions of the framed values by schema id."""
+    starts = [value[:PREFIX_BYTES] for value in values]
+    if starts and starts.count(starts[0]) == len(starts) and len(starts[0]) == PREFIX_BYTES and not starts[0][0]:
+        return {int.from_bytes(starts[0][1:], "big"): range(len(starts))}  # nearly always
     found: dict[int, list[int]] = {}
-    for position, value in enumerate(values):
-        if len(value) >= PREFIX_BYTES and not value[0]:
-            found.setdefault(int.from_bytes(value[1:PREFIX_BYTES], "big"), []).append(position)
-    return found
+    for position, start in enumerate(starts):
+        if len(start) == PREFIX_BYTES and not start[0]:
+            found.setdefault(int.from_bytes(start[1:], "big"), []).append(position)
+    return dict(found)
 
 
 def make(options: Mapping[str, Any]) -> Avro:

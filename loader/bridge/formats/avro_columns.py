@@ -16,6 +16,7 @@ from io import BytesIO
 from typing import Any
 
 from loader.bridge.formats.avro import PREFIX_BYTES, wrapped
+from loader.bridge.formats.avro_layout import Layout, layout
 from loader.bridge.stages.flat import Flat
 
 # One core a process: processes are how the bridge is scaled.
@@ -72,7 +73,8 @@ class Columns:
         made = self._plans.get(id(plan))
         if made is None:
             # The plan is kept along: its id must not become another one's.
-            made = self._plans[id(plan)] = (_Rows.of(self._schema, plan), plan)
+            rows = layout(self._schema, plan)
+            made = self._plans[id(plan)] = (None if rows is None else _Rows(rows), plan)
         if made[0] is None:
             return None
         try:
@@ -102,33 +104,12 @@ class Columns:
 class _Rows:
     """What a flatten stage makes of a schema."""
 
-    def __init__(self, each: str, parents: list[Any], elements: list[Any], raw: str | None, order: list[str]) -> None:
-        self._each = each
-        self._parents = parents
-        self._elements = elements
-        self._raw = raw
-        self._order = order
-
-    @classmethod
-    def of(cls, schema: Any, plan: Flat) -> _Rows | None:
-        """None if the single way is needed."""
-        fields = {field["name"]: field["type"] for field in schema["fields"]}
-        array = fields.get(plan.each[0])
-        if isinstance(array, list):
-            array = next((one for one in array if one != "null"), None)
-        if not isinstance(array, dict) or array["type"] != "array":
-            return None
-        element = array["items"]
-        if not isinstance(element, dict) or element["type"] != "record":
-            return None
-        inner = {field["name"]: field["type"] for field in element["fields"]}
-        if plan.fields is None and plan.raw and any(_nullable_list(each) for each in inner.values()):
-            return None  # null is no list: the single way, which sees values, keeps it
-        names = plan.names(tuple(fields), tuple(inner), lambda key: _is_list(inner[key]))
-        parents = [(path[0], name) for path, name in names.parents if path[0] in fields]
-        elements = [(path[0], name) for path, name in names.elements if path[0] in inner]
-        order = [name for _, name in (*parents, *elements)] + ([plan.raw] if plan.raw else [])
-        return cls(plan.each[0], parents, elements, plan.raw, order)
+    def __init__(self, rows: Layout) -> None:
+        self._each = rows.each
+        self._parents = rows.parents
+        self._elements = rows.elements
+        self._raw = rows.raw
+        self._order = rows.order
 
     def make(self, frame: Any) -> list[list[bytes]]:
         counts = frame[self._each].list.len().fill_null(0)
@@ -147,14 +128,6 @@ class _Rows:
         if at != len(lines) - 1:
             raise ValueError(f"{at} rows were to be made and {len(lines) - 1} were")
         return made
-
-
-def _is_list(schema: Any) -> bool:
-    return isinstance(schema, dict) and schema["type"] == "array"
-
-
-def _nullable_list(schema: Any) -> bool:
-    return isinstance(schema, list) and any(_is_list(each) for each in schema)
 
 
 def _doubles(kind: Any) -> Any:

@@ -23,9 +23,11 @@ _EPOCH_ORDINAL = datetime.date(1970, 1, 1).toordinal()
 _DAY = 86_400
 _MOST_REMEMBERED = 100_000
 
-_MILLIS = ["+00:00", *(f".{rest:03d}+00:00" for rest in range(1, 1_000))]
+MILLIS_ENDS = ["+00:00", *(f".{rest:03d}+00:00" for rest in range(1, 1_000))]
 """How a timestamp ends, by its thousandths."""
 _seconds: dict[int, str] = {}
+seconds_known = _seconds.get
+"""`second` for one that was met before, else None."""
 
 
 def _day(days: int) -> str:
@@ -37,7 +39,8 @@ def _day(days: int) -> str:
     return f"{spelled}-{day.month:02d}-{day.day:02d}"
 
 
-def _second(seconds: int) -> str:
+def second(seconds: int) -> str:
+    """ISO 8601 of a second since the epoch, without a zone."""
     text = _seconds.get(seconds)
     if text is None:
         days, rest = divmod(seconds, _DAY)
@@ -62,7 +65,7 @@ def _fraction(value: int, digits: int) -> str:
 def millis(value: int) -> str:
     """A timestamp in milliseconds since the epoch: 2026-11-30T16:00:00.125+00:00."""
     seconds = value // 1_000
-    return (_seconds.get(seconds) or _second(seconds)) + _MILLIS[value - seconds * 1_000]
+    return (_seconds.get(seconds) or second(seconds)) + MILLIS_ENDS[value - seconds * 1_000]
 
 
 def millis_in(records: Any, name: str) -> Any:
@@ -71,13 +74,13 @@ def millis_in(records: Any, name: str) -> Any:
     for record in records:
         value = record[name]
         seconds = value // 1_000
-        record[name] = (known(seconds) or _second(seconds)) + _MILLIS[value - seconds * 1_000]
+        record[name] = (known(seconds) or second(seconds)) + MILLIS_ENDS[value - seconds * 1_000]
     return records
 
 
 def _timestamp(units: int, digits: int, zone: str, value: int) -> str:
     seconds, rest = divmod(value, units)
-    return f"{_second(seconds)}{_fraction(rest, digits)}{zone}"
+    return f"{second(seconds)}{_fraction(rest, digits)}{zone}"
 
 
 def _time(units: int, digits: int, value: int) -> Any:

@@ -20,6 +20,8 @@ from loader.bridge.sinks import wire
 from loader.bridge.sinks.dispatch import DELIVERED, Collector, Dispatcher, Outcome, Request
 from loader.bridge.sinks.sink import Delivery, identity_of
 from loader.bridge.sinks.wire_columns import ColumnEncoder
+from loader.bridge.sinks.wire_rows import RowEncoder
+from loader.bridge.stages.rows import Rows
 
 MOST_MESSAGES = 1_000
 MOST_BYTES = 10_000_000
@@ -67,6 +69,7 @@ class PubsubSink:
         self._most_messages = min(most_messages, MOST_MESSAGES)
         self._most_bytes = min(most_bytes, MOST_BYTES)
         self._columns = ColumnEncoder(self._end, timestamp, _OWN, drop_long_headers)
+        self._rows = RowEncoder(self._end, timestamp, _OWN, drop_long_headers)
         self._collector = Collector()
         self._parts: list[bytes] = []
         self._bytes = 0
@@ -90,6 +93,8 @@ class PubsubSink:
             some = frames[start : start + self._most_messages - self._collector.count]
             if isinstance(some, Columns) and not self._ordering:
                 taken = self._take_columns(some, share, each)
+            elif isinstance(some, Rows) and not self._ordering:
+                taken = self._take_rows(some, share, each)
             else:
                 taken = self._take(some, share, each)
             start += taken
@@ -108,6 +113,22 @@ class PubsubSink:
         self._parts += parts
         self._bytes += most
         return len(columns)
+
+    def _take_rows(self, rows: Rows, share: Share, each: float) -> int:
+        """As `_take_columns`; what is beyond the request's bytes waits for the next one."""
+        found = self._rows.parts(rows, self._most_bytes - len(self._topic) - self._bytes)
+        if found is None:
+            return self._take(list(rows), share, each)
+        parts, taken, total = found
+        if taken:
+            self._collector.add(rows[:taken], share, each * taken)
+            self._parts += parts
+            self._bytes += total
+        elif not self._parts:
+            return self._take(list(rows[:1]), share, each)  # longer than a request is to be: it goes alone
+        if taken < len(rows):
+            self.flush()
+        return taken
 
     def _take(self, frames: Sequence[Frame], share: Share, each: float) -> int:
         """Collect frames until the request is full by bytes; returns how many were taken care of."""

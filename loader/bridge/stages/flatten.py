@@ -7,14 +7,17 @@ from typing import Any, ClassVar
 
 import orjson
 
+from loader.bridge.columns import Columns
 from loader.bridge.condition.functions import text
-from loader.bridge.frame import Frame, Headers, Undecodable
+from loader.bridge.frame import Format, Frame, Headers, Undecodable
 from loader.bridge.stages.flat import Flat, Names
 from loader.bridge.stages.row import JSON, Row
+from loader.bridge.stages.rows import Rows
 from loader.bridge.stages.stage import Option, Outcome, RefusedFrame, StageContext
 
 _MOST_SHAPES = 1_000
 _MISSING = object()
+_COUNTING = list(range(1_000))
 
 
 class Flatten:
@@ -60,10 +63,10 @@ class Flatten:
 
     def apply(self, frames: list[Frame]) -> Outcome:
         outcome = Outcome()
-        batch = self._in_columns(frames)
+        batch = self._ready(frames)
         add = outcome.frames.append
         for position, frame in enumerate(frames):
-            headers = self._headers(frame)
+            headers = self._headers(frame.headers)
             ready = None if batch is None else batch[position]
             if ready is not None:
                 key = frame.key
@@ -72,45 +75,82 @@ class Flatten:
                 outcome.filtered += not ready
                 continue
             try:
-                rows = self._rows(frame, headers)
+                key, rows = self._rows(frame)
             except (Undecodable, RefusedFrame) as error:
                 outcome.refused.append((frame, str(error)))
                 continue
-            outcome.frames += rows
+            for number, body in rows:
+                add(Row(frame, body, number, headers, key))
             outcome.filtered += not rows
         return outcome
 
-    def _in_columns(self, frames: list[Frame]) -> Sequence[Sequence[bytes] | None] | None:
-        """The rows' bodies where the format can make them of whole batches."""
-        if self.plan.key is not None or not self.plan.flat or self.plan.raw_text:
+    def sift(self, columns: Columns) -> Outcome:
+        """As `apply`, without a frame for each row."""
+        if self.plan.key is not None:
+            return self.apply(list(columns))
+        outcome = Outcome()
+        batch = self._bodies(columns.format, [value or b"" for value in columns.values])
+        bodies: list[bytes] = []
+        of: list[int] = []
+        numbers: list[int] = []
+        for position in range(len(columns)):
+            ready = None if batch is None else batch[position]
+            if ready is not None:
+                count = len(ready)
+                bodies += ready
+                of += [position] * count
+                numbers += _COUNTING[:count] if count <= len(_COUNTING) else range(count)
+                outcome.filtered += not count
+                continue
+            frame = columns[position]
+            try:
+                _, rows = self._rows(frame)
+            except (Undecodable, RefusedFrame) as error:
+                outcome.refused.append((frame, str(error)))
+                continue
+            bodies += [body for _, body in rows]
+            of += [position] * len(rows)
+            numbers += [number for number, _ in rows]
+            outcome.filtered += not rows
+        every = columns.headers
+        headers = tuple(self._alone) if every is None else [self._headers(each or ()) for each in every]
+        outcome.frames = Rows(columns, bodies, of, numbers, headers)
+        return outcome
+
+    def _ready(self, frames: list[Frame]) -> Sequence[Sequence[bytes] | None] | None:
+        if not frames:
             return None
-        flattened = frames and getattr(frames[0].payload.format, "flattened", None)
-        if not flattened:
+        # A changed message has no bytes of its format.
+        return self._bodies(frames[0].payload.format, [b"" if each.changed else each.value() or b"" for each in frames])
+
+    def _bodies(self, format: Format, values: Sequence[bytes]) -> Sequence[Sequence[bytes] | None] | None:
+        """The rows' bodies where the format can make them at once."""
+        flattened = getattr(format, "flattened", None)
+        if self.plan.key is not None or not self.plan.flat or self.plan.raw_text or not flattened:
             return None
-        # A changed message has no bytes of its format, and one that others read is decoded already.
-        values = [b"" if frame.changed else frame.value() or b"" for frame in frames]
         found: Sequence[Sequence[bytes] | None] = flattened(values, self.plan)
         return found
 
-    def _headers(self, frame: Frame) -> Headers:
+    def _headers(self, headers: Headers) -> Headers:
         if self._header is None:
-            return frame.headers
-        if not frame.headers:
+            return headers
+        if not headers:
             return self._alone
-        return [*(pair for pair in frame.headers if pair[0] != self._header[0]), self._header]
+        return [*(pair for pair in headers if pair[0] != self._header[0]), self._header]
 
-    def _rows(self, frame: Frame, headers: Headers) -> list[Frame]:
+    def _rows(self, frame: Frame) -> tuple[bytes | None, list[tuple[int, bytes]]]:
+        """The rows' key, and each one's number and body. Raises Undecodable, RefusedFrame."""
         plan = self.plan
         record = frame.read_once()
         elements = _get(record, plan.each)
         if elements is None or elements is _MISSING:
-            return []
+            return None, []
         if not isinstance(elements, list):
             raise RefusedFrame(f"{'.'.join(plan.each)} is not a list")
         key = frame.key if plan.key is None else _key(_get(record, plan.key), plan.key)
         if len(plan.each) > 1 and plan.keep is None:
             record = _without(record, plan.each)
-        rows: list[Frame] = []
+        rows: list[tuple[int, bytes]] = []
         raw, lists_matter = plan.raw, plan.raw is not None and plan.fields is None
         shape: tuple[Any, ...] | None = None
         head: dict[str, Any] = {}
@@ -144,8 +184,8 @@ class Flatten:
                 body = orjson.dumps(row)
             except TypeError:  # an integer beyond 64 bit, say
                 body = JSON.encode(row)
-            rows.append(Row(frame, body, number, headers, key))
-        return rows
+            rows.append((number, body))
+        return key, rows
 
     def _names(self, record: Any, shape: tuple[Any, ...]) -> Names:
         known = (tuple(record), *shape)
