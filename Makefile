@@ -12,7 +12,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PYTHON := $(shell for p in python3.13 python3.12 python3.11 python3.14 python3 python; do \
 	"$$p" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && { echo "$$p"; break; }; done)
-TESTS := $(wildcard tests/unit tests/integration tests/system tests/terraform)
+TESTS := $(wildcard tests/unit tests/fuzz tests/integration tests/system tests/terraform)
 CHECKED := $(wildcard loader bridge bench tests examples startup terraform)
 
 .PHONY: venv demo test lint bench bench-long lock format
