@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain, repeat
 from typing import Any
 
 from orjson import loads as parse_fast
 
 from loader.message import cloudevent
 from loader.message.body import LARGEST_EXACT, Parsed, kind_of, parse
-from loader.message.identity import digest, message_identity, publisher_identity
+from loader.message.identity import digest, digests, message_identity, publisher_identity
 from loader.message.inflation import inflate
 from loader.message.limits import Limits, check_before_parsing, check_parsed
 from loader.message.message import Event, Message, Refused
@@ -87,6 +89,38 @@ class Decoder:
             identity = found
         table = self.namer(record.get(self._table_key)) if self._by_key else self._table(message, record)
         return [_new(Event, (message, identity, digest(data), table, record))]
+
+    def decode_all(self, messages: Sequence[Message]) -> list[Event] | None:
+        """The events of messages that are all common ones, step by step for all of them; None when one is not.
+
+        As `decode` of each, at half the cost. Raises nothing.
+        """
+        bodies = [message.data for message in messages]
+        attributes = [message.attributes for message in messages]
+        if any(attributes) and not _MEANINGFUL.isdisjoint(chain.from_iterable(attributes)):
+            return None
+        try:
+            if any(len(body) > self._harmless and self._check(body) for body in bodies):
+                return None
+            records = list(map(parse_fast, bodies))
+        except (Refused, ValueError):
+            return None
+        if any(b"\\" in body and b"\\u0000" in body for body in bodies) or set(map(type, records)) != {dict}:
+            return None
+        identities: list[str | None]
+        if self._by_message_id:
+            identities = [message.message_id for message in messages]
+        elif self._by_id_and_time:
+            identities = [f"{message.message_id}@{message.published}" for message in messages]
+        else:
+            identities = list(map(self._identity, messages, records))
+            if None in identities:
+                return None
+        if self._by_key:
+            tables = self.namer.all([record.get(self._table_key) for record in records])
+        else:
+            tables = list(map(self._table, messages, records))
+        return list(map(_new, repeat(Event), zip(messages, identities, digests(bodies), tables, records, strict=True)))
 
     def decode_exactly(self, message: Message) -> list[Event]:
         """As `decode`, at a higher cost, with every digit of integers beyond 64 bits.

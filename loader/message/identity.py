@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from binascii import b2a_base64
+from collections.abc import Iterable, Sequence
 from hashlib import blake2b, shake_128
-from struct import Struct
+from struct import Struct, unpack
 from typing import Any
 
 MAX_IDENTITY_BYTES = 512
@@ -32,6 +33,16 @@ def digest(body: bytes) -> int:
     return number
 
 
+def digests(bodies: Sequence[bytes]) -> Sequence[int]:
+    """`digest` of each."""
+    hashes = []
+    for body in bodies:
+        hasher = _copy_of_digest_hasher()
+        hasher.update(body)
+        hashes.append(hasher.digest())
+    return unpack(f">{len(hashes)}q", b"".join(hashes))
+
+
 def dlt_id(identity: str) -> str:
     """The root row's `_dlt_id`: 15 bytes of BLAKE2b over the identity, in base64 as dlt spells ids (20 characters).
 
@@ -40,6 +51,33 @@ def dlt_id(identity: str) -> str:
     hasher = _copy_of_id_hasher()
     hasher.update(identity.encode())
     return b2a_base64(hasher.digest(), newline=False).decode()
+
+
+def dlt_ids(identities: Iterable[str]) -> list[str]:
+    """`dlt_id` of each."""
+    hashes = []
+    for identity in identities:
+        hasher = _copy_of_id_hasher()
+        hasher.update(identity.encode())
+        hashes.append(hasher.digest())
+    return _spelled(hashes, 20)
+
+
+def child_ids(parent_ids: Iterable[str], table: str, indexes: Iterable[int]) -> list[str]:
+    """`child_id` of each pair."""
+    middle = f"_{table}_"
+    # Two more bytes make whole groups of three: the characters before them stay the same.
+    hashes = [
+        shake_128(f"{parent_id}{middle}{index}".encode()).digest(_CHILD_ID_BYTES) + b"\0\0"
+        for parent_id, index in zip(parent_ids, indexes, strict=True)
+    ]
+    return [spelled[:14] for spelled in _spelled(hashes, 16)]
+
+
+def _spelled(hashes: list[bytes], size: int) -> list[str]:
+    """Hashes of whole groups of three bytes in base64, `size` characters each, by one call."""
+    text = b2a_base64(b"".join(hashes), newline=False).decode()
+    return [text[start : start + size] for start in range(0, len(text), size)]
 
 
 def child_id(parent_id: str, table: str, index: int) -> str:

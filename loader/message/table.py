@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Sequence
 from hashlib import blake2b
 from typing import Any
 
@@ -64,6 +65,11 @@ class TableNamer:
                 self._names.clear()  # a table name per message: slower, but never more memory
             self._names[value] = name
         return name
+
+    def all(self, values: Sequence[Any]) -> list[str]:
+        """The names for many routing values."""
+        names = {value: self(value) for value in {value for value in values if type(value) is str}}
+        return [names[value] if type(value) is str else self.default for value in values]
 
     def _spell(self, value: str) -> str:
         raw = clean_text(value).strip()

@@ -48,12 +48,14 @@ class PlanRules:
 class Slot:
     """What one payload key of one object of a table fills: a column, nested columns, a child table."""
 
-    __slots__ = ("child", "name", "node", "shared", "variants")
+    __slots__ = ("child", "flat", "name", "node", "shared", "variants")
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.node: Node | None = None
         self.child: TablePlan | None = None
+        self.flat = False
+        """Every object under this key is flattened into the row."""
         self.shared = False
         """Another key fills the same place: what comes second in a row goes to the overflow column."""
         self.variants: dict[str, int] = {}
@@ -66,7 +68,7 @@ Entry = tuple[Any, int, int, Slot]
 class Node:
     """One JSON object inside a table's row: the row itself or a dict that is flattened into it."""
 
-    __slots__ = ("level", "moulds", "path", "row_level", "slots")
+    __slots__ = ("level", "path", "row_level", "slots")
 
     def __init__(self, path: tuple[str, ...], level: int, row_level: int) -> None:
         self.path = path
@@ -75,8 +77,6 @@ class Node:
         self.level = level
         """Nesting left, counted down as dlt does; at 0 dicts and lists stay JSON."""
         self.slots: dict[str, Entry] = {}
-        self.moulds: dict[Any, Any] = {}
-        """Shape of a record → Mould, or how often none could be made (loader/plan/mould.py); of top objects only."""
 
 
 class TablePlan:
@@ -94,6 +94,8 @@ class TablePlan:
         "path",
         "table",
         "taken_by",
+        "vain",
+        "walks",
     )
 
     def __init__(self, table: Table, path: tuple[str, ...], first: Iterable[str]) -> None:
@@ -113,6 +115,8 @@ class TablePlan:
         self.taken_by: dict[str, Slot] = {}
         self.crowded: set[str] = set()
         """Child tables that lists under several keys fill."""
+        self.walks = self.vain = 0
+        """How many batches are to be walked before columnar.py tries again, and how many were so the last time."""
 
     def node(self, level: int) -> Node:
         """The top object of a row at this nesting level."""
@@ -130,8 +134,6 @@ class TablePlan:
             first_slot.shared = True
             if first_key in first_node.slots:
                 first_node.slots[first_key] = (None, -1, SLOW, first_slot)
-            for top in self.nodes.values():
-                top.moulds.clear()
 
 
 ROOT_FIRST = (

@@ -6,13 +6,14 @@ the result is what stock dlt would have stored; only values that dlt would chang
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from loader.message.identity import child_id
+from loader.message.identity import child_id, child_ids
 from loader.plan import names
 from loader.plan.book import Book, Column, Entry, Node, Slot, TablePlan
+from loader.plan.columnar import Block
 from loader.plan.kind import (
-    BIGINT,
     DICT,
     DIRECT,
     FLOAT,
@@ -22,11 +23,14 @@ from loader.plan.kind import (
     MIN_BIGINT,
     REFUSED,
     SLOW,
+    SUSPECT,
     TIME,
     InexactNumber,
+    base_type_of,
+    data_type_of,
     json_text,
+    variant_value,
 )
-from loader.plan.mould import SUSPECT, Mould, keep_mould
 from loader.plan.policy import DISCARD, OVERFLOW, Misfit, Policy, Strict, overflows
 from loader.plan.timestamp import instant
 
@@ -83,8 +87,7 @@ class Fitter:
         self._sequence = sequence
         while True:
             try:
-                if exact or wanted is not None or not self._moulded(table, record, system):
-                    self._fit(table, record, system, exact, wanted)
+                self._fit(table, record, system, exact, wanted)
                 return
             except Refit:
                 self._undo(sequence)
@@ -92,34 +95,26 @@ class Fitter:
                 self._undo(sequence)
                 raise
 
-    def _moulded(self, table: str, record: dict[str, Any], system: tuple[Any, ...]) -> bool:
-        """Fit a record as the last one of its shape was fitted; False when that cannot be."""
-        plan = self.book.plans.get(table)
-        if plan is None or self._drafts:
-            return False
-        node = plan.nodes.get(self.book.rules.max_nesting)
-        if node is None:
-            return False
-        values = list(record.values())
-        mould = node.moulds.get((tuple(record), tuple(map(type, values))))
-        if mould.__class__ is not Mould:
-            return False
-        row = mould.cast(system, values)
-        if row is None:
-            return False
-        self._add(plan, row)
-        if mould.dicts or mould.lists:
-            self._exact = False
-            self._limit = SUSPECT
-            if self._used:
-                self._used.clear()
-            for position, slot in mould.dicts:
-                self._fill(plan, slot.node, values[position], row, system[0])  # type: ignore[arg-type]
-            for position, key, slot in mould.lists:
-                if values[position]:
-                    self._list(plan, node, key, slot, values[position], row, system[0])
-            self._close(plan, row)
-        return True
+    def place(self, blocks: Sequence[Block], system: Sequence[Sequence[Any]], first: int) -> None:
+        """Add root rows that were laid out by column, and their child rows.
+
+        `system` holds `Book.root_columns()` of all rows, one after the other block's; `first` is the first's number.
+        """
+        start = 0
+        for block in blocks:
+            end = start + len(block.owners)
+            self._place_block(block, [column[start:end] for column in system], range(first + start, first + end))
+            start = end
+
+    def _place_block(self, block: Block, system: Sequence[Sequence[Any]], numbers: Sequence[int]) -> None:
+        rows = self._rows(block.plan)
+        rows.rows += block.rows(system)
+        rows.owners += [numbers[owner] for owner in block.owners]
+        ids = system[0]
+        for child in block.children:
+            parent_ids = [ids[parent] for parent in child.parents]
+            child_system = [child_ids(parent_ids, child.plan.table.name, child.places), parent_ids, child.places]
+            self._place_block(child, child_system, numbers)
 
     def _close(self, plan: TablePlan, row: list[Any]) -> None:
         """Once a row is filled: what went to its overflow column becomes text."""
@@ -146,20 +141,21 @@ class Fitter:
             if 0 <= index < len(row):
                 row[index] = wanted
         self._add(plan, row)
-        node = plan.node(self.book.rules.max_nesting)
-        self._fill(plan, node, record, row, system[0])
+        self._fill(plan, plan.node(self.book.rules.max_nesting), record, row, system[0])
         self._close(plan, row)
-        if not self._drafts:
-            keep_mould(plan, node, (tuple(record), tuple(map(type, record.values()))), len(system))
 
     def _add(self, plan: TablePlan, row: list[Any]) -> None:
         if self._drafts:
             return
+        rows = self._rows(plan)
+        rows.rows.append(row)
+        rows.owners.append(self._sequence)
+
+    def _rows(self, plan: TablePlan) -> Rows:
         rows = self.tables.get(plan.table.name)
         if rows is None or rows.plan is not plan:
             rows = self.tables[plan.table.name] = self._renewed(plan, rows)
-        rows.rows.append(row)
-        rows.owners.append(self._sequence)
+        return rows
 
     def _renewed(self, plan: TablePlan, rows: Rows | None) -> Rows:
         if rows is not None and rows.rows and rows.plan.columns != plan.columns:
@@ -314,8 +310,8 @@ class Fitter:
                 return False
             if slot.node is None:
                 slot.node = Node((*node.path, names.of_key(key)), node.level - 1, node.row_level)
-            settled = not (self._drafts or slot.shared or overflows(plan, self.book.rules))
-            if column is None and key in node.slots and settled:
+            slot.flat = not (self._drafts or slot.shared or overflows(plan, self.book.rules))
+            if column is None and key in node.slots and slot.flat:
                 node.slots[key] = (dict, -1, DICT, slot)
             self._fill(plan, slot.node, value, row, row_id)
         elif value:
@@ -402,30 +398,3 @@ class Fitter:
 
 def raise_unplaceable(plan: TablePlan, key: str) -> NoReturn:
     raise ValueError(f"no column of table {plan.table.name} can take the key {key!r}")
-
-
-_DATA_TYPES: dict[type, str] = {str: "text", float: "double", bool: "bool", dict: "json", list: "json"}
-
-
-def data_type_of(value: Any) -> str:
-    """dlt's type of a variant column for this value. Text stays text even if it looks like an instant."""
-    if value.__class__ is int:
-        return "bigint" if MIN_BIGINT <= value <= MAX_BIGINT else "text"
-    return _DATA_TYPES[value.__class__]
-
-
-def base_type_of(value: Any) -> str:
-    """dlt's type of a new column that starts with this value. Integers beyond 64 bit begin a bigint all the same:
-    the digits go to its text variant, so that the order of messages does not decide the column's type."""
-    if value.__class__ is str:
-        return "text" if instant(value) is None else "timestamp"
-    if value.__class__ is int:
-        return "bigint"
-    return _DATA_TYPES[value.__class__]
-
-
-def variant_value(value: Any) -> Any:
-    """What a variant column stores: integers beyond 64 bit as text with every digit."""
-    if value.__class__ is int and BIGINT.accept(value) is REFUSED:
-        return str(value)
-    return value

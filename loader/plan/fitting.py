@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from itertools import islice
 from operator import le
 from typing import Any
 
-from loader.message.identity import dlt_id
+from loader.message.identity import dlt_id, dlt_ids
 from loader.message.message import Event, Refused
 from loader.plan.book import Book
+from loader.plan.columnar import lay_out
 from loader.plan.fit import Fitter, Rows
 from loader.plan.kind import InexactNumber
 from loader.plan.policy import Misfit, Policy
-from loader.plan.timestamp import from_micros
+from loader.plan.timestamp import from_micros, texts_from_micros
 
 log = logging.getLogger(__name__)
 
+_new = tuple.__new__  # a NamedTuple's own constructor is a Python function
+
+_BATCH = 1_000
+"""Events whose records are in memory at a time. More of them are laid out a little faster, and weigh 2 KB each."""
 _MANY_FAULTS = 20
 """So many faults, and more than 1 % of the events: then it is not the messages, and nothing is dead-lettered."""
 
@@ -60,52 +67,123 @@ class Fitted:
 def fit_events(
     book: Book, events: Iterable[Event], load_id: str, source: Source, policy: Policy | None = None
 ) -> Fitted:
-    """Fit events one by one, then put the rows in the order of their identities: all workers lock in one order.
+    """Fit events, then put the rows in the order of their identities: all workers lock in one order.
 
     `events` may be a generator: records are let go as soon as they are fitted (a parsed record takes several times
     the memory of its body), so the events that come back have none. Events may come without one as well.
     """
-    fitted = Fitted(load_id)
-    fitter = Fitter(book, policy)
-    fitted.tables = fitter.tables
-    known = book.tables
-    fit = fitter.fit
-    place, row_ids, roots = fitted.events, fitted.row_ids, fitted.roots
-    seen_in: dict[str, dict[str, int]] = {}
-    seen: dict[str, int] = {}
-    root: str | None = None
-    faults = 0
-    plain = source.attributes is None and source.raw is None
-    for event in events:
+    fitting = _Fitting(book, load_id, source, policy)
+    each = iter(events)
+    while batch := list(islice(each, _BATCH)):
+        fitting.add(batch)
+    return fitting.finish()
+
+
+class _Fitting:
+    def __init__(self, book: Book, load_id: str, source: Source, policy: Policy | None) -> None:
+        self.fitted = Fitted(load_id)
+        self._book = book
+        self._source = source
+        self._fitter = Fitter(book, policy)
+        self.fitted.tables = self._fitter.tables
+        self._plain = source.attributes is None and source.raw is None
+        self._seen: dict[str, dict[str, int]] = {}
+        """By table, as the unique index is: what becomes of an event must not depend on who is in its bundle."""
+        self._faults = 0
+
+    def add(self, batch: list[Event]) -> None:
+        """Lay out by column what can be, and walk the rest in the order in which it came."""
+        left: Iterable[Event] = batch
+        if not self._fitter.policy.drafts:
+            by_table: dict[str, list[int]] = {}
+            for position, event in enumerate(batch):
+                by_table.setdefault(event.table, []).append(position)
+            done: set[int] = set()
+            for table, positions in by_table.items():
+                done.update(self._by_column(table, positions, batch))
+            if len(done) == len(batch):
+                return
+            left = [event for position, event in enumerate(batch) if position not in done]
+        for event in left:
+            self._walk(event)
+
+    def _by_column(self, table: str, positions: list[int], batch: list[Event]) -> list[int]:
+        """The positions of those events of one table that were laid out."""
+        plan = self._book.plans.get(table)
+        if plan is None:
+            return []
+        seen = self._seen.setdefault(table, {})
+        identities = [batch[position].identity for position in positions]
+        if len(set(identities)) < len(identities) or not seen.keys().isdisjoint(identities):
+            counts = Counter(identities)
+            positions = [
+                position
+                for position, identity in zip(positions, identities, strict=True)
+                if counts[identity] == 1 and identity not in seen
+            ]
+        positions = [position for position in positions if batch[position].record is not None]
+        level = self._book.rules.max_nesting
+        laid_out = lay_out(plan, level, [batch[position].record or {} for position in positions])
+        if not laid_out:
+            return []
+        taken = [positions[number] for _, numbers in laid_out for number in numbers]
+        events = [batch[position] for position in taken]
+        system = self._system(events)
+        if system is None:
+            return []
+        fitted, first = self.fitted, len(self.fitted.events)
+        self._fitter.place([block for block, _ in laid_out], system, first)
+        row_ids, _, identities = system[:3]
+        seen.update(zip(identities, range(first, first + len(taken)), strict=True))
+        fitted.events += [_new(Event, (*event[:4], None)) for event in events]
+        fitted.row_ids += row_ids
+        fitted.roots += [table] * len(taken)
+        return taken
+
+    def _system(self, events: list[Event]) -> list[list[Any]] | None:
+        """`Book.root_columns()` of all events, column by column; None when one of them cannot be had."""
+        messages, identities, numbers, _, _ = zip(*events, strict=True)
+        moments = texts_from_micros([message.published for message in messages])
+        load_ids = [self.fitted.load_id] * len(events)
+        system = [dlt_ids(identities), load_ids, list(identities), list(numbers), moments]
+        try:
+            for kept in (self._source.attributes, self._source.raw):
+                if kept is not None:
+                    system.append([kept(event) for event in events])
+        except (InexactNumber, Refused, ValueError):
+            return None  # the walk finds out whose, and what becomes of it
+        return system
+
+    def _walk(self, event: Event) -> None:
+        """Fit one event, or find what else becomes of it."""
+        fitted, source = self.fitted, self._source
         message, identity, digest, table, record = event
         kept = _new(Event, (message, identity, digest, table, None))
         wanted = None
-        if table not in known:
-            table, wanted = book.destination(table)
-        if table is not root:
-            # By table, as the unique index is: what becomes of an event must not depend on who is in its bundle.
-            root = table
-            seen = seen_in.setdefault(table, {})
+        if table not in self._book.tables:
+            table, wanted = self._book.destination(table)
+        seen = self._seen.setdefault(table, {})
         first = seen.get(identity)
         if first is not None:
             if first < 0:  # what becomes of the first is not known yet: they stay together
                 fitted.misfits.append(kept)
-            elif place[first].digest == digest:
+            elif fitted.events[first].digest == digest:
                 fitted.duplicates.append(kept)
             else:
                 fitted.reused.append(kept)
-            continue
+            return
         row_id = dlt_id(identity)
-        system: tuple[Any, ...] = (row_id, load_id, identity, digest, from_micros(message.published))
+        number = len(fitted.events)
+        system: tuple[Any, ...] = (row_id, fitted.load_id, identity, digest, from_micros(message.published))
         try:
-            if not plain:
+            if not self._plain:
                 system += _kept_with(source, event)
             if record is None:
                 record = source.record(event)
             try:
-                fit(len(place), table, record, system, False, wanted)
+                self._fitter.fit(number, table, record, system, False, wanted)
             except InexactNumber:
-                fit(len(place), table, source.exact(event), system, True, wanted)
+                self._fitter.fit(number, table, source.exact(event), system, True, wanted)
         except Misfit:
             seen[identity] = -1
             fitted.misfits.append(kept)
@@ -115,22 +193,22 @@ def fit_events(
             fitted.refused.append((kept, f"cannot be placed: {error}"))
         except Exception as error:
             # A fault of ours that one message brings out must not end the fleet, one worker after the other.
-            faults += 1
-            if faults >= _MANY_FAULTS and faults > len(place) / 100:
+            self._faults += 1
+            if self._faults >= _MANY_FAULTS and self._faults > number / 100:
                 raise
             fitted.refused.append((kept, f"internal error: {error!r}"))
             log.exception("event %r brought out a fault of the loader; it becomes a dead letter", identity)
         else:
-            seen[identity] = len(place)
-            place.append(kept)
-            row_ids.append(row_id)
-            roots.append(table)
-    fitted.discarded_values = fitter.discarded_values
-    _sort(fitted)
-    return fitted
+            seen[identity] = number
+            fitted.events.append(kept)
+            fitted.row_ids.append(row_id)
+            fitted.roots.append(table)
 
-
-_new = tuple.__new__  # a NamedTuple's own constructor is a Python function
+    def finish(self) -> Fitted:
+        """Everything that was added, in the order in which it is to be written."""
+        self.fitted.discarded_values = self._fitter.discarded_values
+        _sort(self.fitted)
+        return self.fitted
 
 
 def _kept_with(source: Source, event: Event) -> tuple[str, ...]:
@@ -142,13 +220,10 @@ def _kept_with(source: Source, event: Event) -> tuple[str, ...]:
 def _sort(fitted: Fitted) -> None:
     """Rows in the order of their events' identities; child rows keep their order within an event."""
     identities = [event.identity for event in fitted.events]
-    if all(map(le, identities, identities[1:])):
-        return  # they come so more often than not, and looking costs a tenth of sorting
-    rank = [0] * len(identities)
-    for position, sequence in enumerate(sorted(range(len(identities)), key=identities.__getitem__)):
-        rank[sequence] = position
     for rows in fitted.tables.values():
-        ranks = [rank[owner] for owner in rows.owners]
-        order = sorted(range(len(ranks)), key=ranks.__getitem__)
+        keys = [identities[owner] for owner in rows.owners]
+        if all(map(le, keys, keys[1:])):
+            continue  # they come so more often than not, and looking costs a tenth of sorting
+        order = sorted(range(len(keys)), key=keys.__getitem__)
         rows.rows = [rows.rows[position] for position in order]
         rows.owners = [rows.owners[position] for position in order]

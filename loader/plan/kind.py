@@ -18,6 +18,9 @@ from loader.plan.timestamp import instant
 MIN_BIGINT = -(2**63)
 MAX_BIGINT = 2**63 - 1
 
+SUSPECT = float(2**63)
+"""orjson reads integers beyond 64 bit as floats; any float that large may have been one."""
+
 REFUSED = object()
 """Answer of `accept` for a value that does not fit the column exactly."""
 
@@ -212,3 +215,30 @@ def kind_of(pg_type: str) -> Kind:
     if name == "character":
         return Kind("text", SLOW, None, _char(first))
     return Kind("decimal", SLOW, None, _numeric(first, second))
+
+
+_DATA_TYPES: dict[type, str] = {str: "text", float: "double", bool: "bool", dict: "json", list: "json"}
+
+
+def data_type_of(value: Any) -> str:
+    """dlt's type of a variant column for this value. Text stays text even if it looks like an instant."""
+    if value.__class__ is int:
+        return "bigint" if MIN_BIGINT <= value <= MAX_BIGINT else "text"
+    return _DATA_TYPES[value.__class__]
+
+
+def base_type_of(value: Any) -> str:
+    """dlt's type of a new column that starts with this value. Integers beyond 64 bit begin a bigint all the same:
+    the digits go to its text variant, so that the order of messages does not decide the column's type."""
+    if value.__class__ is str:
+        return "text" if instant(value) is None else "timestamp"
+    if value.__class__ is int:
+        return "bigint"
+    return _DATA_TYPES[value.__class__]
+
+
+def variant_value(value: Any) -> Any:
+    """What a variant column stores: integers beyond 64 bit as text with every digit."""
+    if value.__class__ is int and BIGINT.accept(value) is REFUSED:
+        return str(value)
+    return value

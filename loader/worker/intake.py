@@ -13,6 +13,9 @@ from loader.message.text import Cleaned, clean, jsonb_text
 from loader.plan.fitting import Source
 from loader.plan.kind import json_text
 
+_BATCH = 500
+"""Messages decoded at a time: their records are in memory together, 2 KB each."""
+
 
 class Intake:
     """Decodes for one lane. `expect` hears of messages that hold several events."""
@@ -41,6 +44,12 @@ class Intake:
     def events(self, messages: Sequence[Message]) -> Iterator[Event]:
         """The events of messages, one after the other. Afterwards `letters` and `refused` hold what is none."""
         self.letters = []
+        for start in range(0, len(messages), _BATCH):
+            batch = messages[start : start + _BATCH]
+            events = self.decoder.decode_all(batch)
+            yield from self._each(batch) if events is None else events
+
+    def _each(self, messages: Sequence[Message]) -> Iterator[Event]:
         decode = self.decoder.decode
         for message in messages:
             try:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from loader.message.decode import Decoder, DecodeRules
 from loader.message.message import Message, Refused
+from loader.message.text import Cleaned
 
 ATTRIBUTES = st.dictionaries(
     st.sampled_from(
@@ -111,3 +112,41 @@ def test_any_message_becomes_events_or_is_refused(rules: DecodeRules, body: byte
             assert all(type(event.record) is dict for event in events)
             outcomes.append([(event.identity, event.digest, event.table) for event in events])
     assert outcomes[0] == outcomes[1] == outcomes[2]
+
+
+COMMON = st.dictionaries(st.sampled_from(["i", "t", "a"]), st.text(max_size=6) | st.integers() | st.none()).map(
+    lambda value: json.dumps(value).encode()
+)
+
+
+@pytest.mark.parametrize("rules", [DecodeRules(), DecodeRules(table_key="t"), RULES])
+@given(st.lists(st.tuples(COMMON | BODIES, ATTRIBUTES | st.just({})), max_size=4))
+def test_messages_together_become_what_each_becomes_alone(
+    rules: DecodeRules, pairs: list[tuple[bytes, dict[str, str]]]
+) -> None:
+    messages = [message(body, attributes) for body, attributes in pairs]
+    together = Decoder(rules).decode_all(messages)
+    if together is not None:
+        decoder = Decoder(rules)
+        assert repr(together) == repr([event for each in messages for event in decoder.decode(each)])
+        assert decoder.cleaned == Cleaned()
+
+
+@pytest.mark.parametrize(
+    ("body", "attributes"),
+    [
+        (b"[{}]", {}),
+        (b'{"a":"\\u0000"}', {}),
+        (b"no JSON", {}),
+        (b'{"a":1,"b":2,"c":3,"d":4,"e":5,"f":6}' + b" " * 50, {}),
+        (gzip.compress(b"{}"), {"content-encoding": "gzip"}),
+        (b"{}", {"ce-specversion": "1.0"}),
+    ],
+)
+def test_one_uncommon_message_has_all_of_them_read_one_by_one(body: bytes, attributes: dict[str, str]) -> None:
+    common = message(b'{"t":"x","a":1}')
+    rules = DecodeRules(table_key="t", max_keys=5)
+    events = Decoder(rules).decode_all([common, common])
+    assert events is not None
+    assert [event.table for event in events] == ["x", "x"]
+    assert Decoder(rules).decode_all([common, message(body, attributes), common]) is None

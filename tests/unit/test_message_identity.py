@@ -9,7 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loader.message.decode import Decoder, DecodeRules
-from loader.message.identity import child_id, digest, dlt_id, message_identity, publisher_identity
+from loader.message.identity import (
+    child_id,
+    child_ids,
+    digest,
+    digests,
+    dlt_id,
+    dlt_ids,
+    message_identity,
+    publisher_identity,
+)
 from loader.message.message import Message
 
 
@@ -89,3 +98,12 @@ def test_child_ids_are_those_that_dlt_computes(parent: str, table: str, index: i
 @given(st.binary())
 def test_a_digest_fits_a_bigint(body: bytes) -> None:
     assert -(2**63) <= digest(body) < 2**63
+
+
+@given(st.lists(st.text(st.characters(codec="utf-8"), max_size=9), max_size=5))
+def test_many_ids_and_digests_are_those_of_each_alone(texts: list[str]) -> None:
+    assert dlt_ids(texts) == [dlt_id(text) for text in texts]
+    assert list(digests([text.encode() for text in texts])) == [digest(text.encode()) for text in texts]
+    assert child_ids(texts, "a__b", range(len(texts))) == [
+        child_id(text, "a__b", index) for index, text in enumerate(texts)
+    ]

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loader.plan.timestamp import from_micros, instant
+from loader.plan.timestamp import from_micros, instant, instants, texts_from_micros
 
 
 @pytest.mark.parametrize(
@@ -68,3 +68,22 @@ def test_no_text_makes_it_fail(text: str) -> None:
 def test_publish_times_keep_every_microsecond(micros: int) -> None:
     parsed = datetime.fromisoformat(from_micros(micros) + ":00")
     assert parsed - datetime(1970, 1, 1, tzinfo=UTC) == timedelta(microseconds=micros)
+
+
+COMMON = st.builds(
+    "{:04d}-{:02d}-{:02d}T12:00:00{}".format,
+    st.sampled_from([0, 1, 2, 2026, 9998, 9999]),
+    st.integers(1, 13),
+    st.integers(28, 31),
+    st.sampled_from(["Z", "", "+14:00", "-14:30", ".5Z", ".1234567Z"]),
+)
+
+
+@given(st.lists(COMMON | st.text(max_size=5), min_size=1, max_size=4))
+def test_many_texts_are_judged_as_each_alone(texts: list[str]) -> None:
+    assert list(instants(texts)) == [instant(text) for text in texts]
+
+
+@given(st.lists(st.integers(0, 4_000_000_000_000_000), max_size=5))
+def test_many_publish_times_are_spelled_as_each_alone(moments: list[int]) -> None:
+    assert texts_from_micros(moments) == [from_micros(moment) for moment in moments]
