@@ -1,11 +1,15 @@
-"""`bench soak`: a worker over many windows. Nothing of it may grow, and at rest it costs next to nothing."""
+"""`bench soak`: a worker over many windows. Nothing of it may grow, and at rest it costs next to nothing.
+
+The worker has the settings of production, its metrics are on and are read with each sample, as Prometheus would."""
 
 from __future__ import annotations
 
+import re
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,13 +21,24 @@ from loader.bench.cpu import open_files, peak_bytes, process_seconds, resident_b
 from loader.bench.messages import padded
 from loader.bench.pubsub import backlog, fresh_subscription, pubsub
 from loader.bench.run import worker_environment
-from loader.bench.slope import slope
+from loader.bench.slope import slope_of_means
 from loader.errors import LoaderError
+from loader.local.ports import free_port
 from loader.publish import Publisher
 from loader.pull.channel import Stub, open_channel
 
 GOAL_QUIET = 0.01
 GOAL_PEAK_BYTES = 200_000_000
+BOUNDS = {
+    "resident_bytes": 16e6,
+    "open_files": 1.0,
+    "threads": 1.0,
+    "connections": 1.0,
+    "temporary_bytes": 1e6,
+    "written_bytes": 1e6,
+}
+"""Growth an hour that nobody would notice. 16 MB are two bytes a message at 2,000 messages a second: a worker with that
+is ten days from a gigabyte, and is replaced sooner."""
 DATASET = "bench_soak"
 _SECONDS = 600.0
 _WARM = 0.25
@@ -35,9 +50,10 @@ class SoakPlan:
     """Parameters of a run; they are part of its record."""
 
     minutes: float = 5.0
-    rate: int = 1_000
+    rate: int = 2_000
     body_bytes: int = 1_000
-    window_seconds: float = 2.0
+    window_seconds: float = 5.0
+    """As the settings have it."""
     sample_seconds: float = 2.0
     quiet_seconds: float = 30.0
     backlog: int = 100_000
@@ -50,10 +66,11 @@ def run_soak(url: str, plan: SoakPlan, note: Callable[[str], None] = lambda text
         peak = _backlog_peak(url, endpoint, folder, plan)
         note(f"{plan.minutes:g} minutes at {plan.rate:,} messages a second")
         topic, subscription = fresh_subscription(endpoint)
-        environment = _environment(url, subscription, endpoint, folder, plan.window_seconds)
+        port = free_port()
+        environment = _environment(url, subscription, endpoint, folder, plan.window_seconds, port)
         with Child(["-m", "loader", "run"], environment) as child:
             child.wait_ready()
-            samples, published = _steady(child, url, endpoint, topic, folder, plan)
+            samples, published = _steady(child, url, endpoint, topic, folder, port, plan, note)
             child.wait_loaded(published, _SECONDS)
             note(f"{plan.quiet_seconds:g} seconds of silence")
             child.wait_idle()
@@ -63,30 +80,40 @@ def run_soak(url: str, plan: SoakPlan, note: Callable[[str], None] = lambda text
             code = child.stop()
         if code != 0:
             raise LoaderError(f"the worker ended with exit code {code} after SIGTERM")
+    found = series(samples)
     return {
         "published": published,
+        "published_per_second": round(published / (plan.minutes * 60)),
         "samples": len(samples),
-        "series": _series(samples),
+        "series": found,
+        "grows": [name for name, one in found.items() if one["verdict"] == "grows"],
         "quiet_cpu_share": round(quiet, 5),
         "backlog_peak_resident_bytes": peak,
     }
 
 
-def _environment(url: str, subscription: str, endpoint: str, folder: str, window: float) -> dict[str, str]:
+def _environment(url: str, subscription: str, endpoint: str, folder: str, window: float, port: int) -> dict[str, str]:
     settings = worker_environment(url, DATASET, subscription, 1, window)
-    return settings | {"PUBSUB_EMULATOR_HOST": endpoint, "TMPDIR": folder}
+    return settings | {"PUBSUB_EMULATOR_HOST": endpoint, "TMPDIR": folder, "LOADER_HTTP_PORT": str(port)}
 
 
 def _backlog_peak(url: str, endpoint: str, folder: str, plan: SoakPlan) -> int | None:
     subscription = backlog(endpoint, padded(plan.body_bytes, plan.backlog))
-    with Child(["-m", "loader", "run"], _environment(url, subscription, endpoint, folder, 5.0)) as child:
+    with Child(["-m", "loader", "run"], _environment(url, subscription, endpoint, folder, 5.0, 0)) as child:
         child.wait_ready()
         child.wait_loaded(plan.backlog, _SECONDS)
         return peak_bytes(child.pid)
 
 
 def _steady(
-    child: Child, url: str, endpoint: str, topic: str, folder: str, plan: SoakPlan
+    child: Child,
+    url: str,
+    endpoint: str,
+    topic: str,
+    folder: str,
+    port: int,
+    plan: SoakPlan,
+    note: Callable[[str], None],
 ) -> tuple[list[dict[str, float]], int]:
     stop = threading.Event()
     published = [0]
@@ -113,12 +140,18 @@ def _steady(
     thread = threading.Thread(target=publish, name="publish")
     samples: list[dict[str, float]] = []
     started = time.monotonic()
+    said = 0
     thread.start()
     try:
         with psycopg.connect(url, autocommit=True, application_name="bench") as conn:
             while thread.is_alive():
                 thread.join(plan.sample_seconds)
-                samples.append({"time": time.monotonic() - started, **_sample(child.pid, conn, folder)})
+                read_metrics(port)
+                seconds = time.monotonic() - started
+                samples.append({"time": seconds, **sample(child.pid, folder), "connections": _connections(conn)})
+                if seconds // 60 > said:
+                    said = int(seconds // 60)
+                    note(f"{said} of {plan.minutes:g} minutes, {samples[-1]['resident_bytes'] / 1e6:.0f} MB resident")
     finally:
         stop.set()
         thread.join()
@@ -127,16 +160,41 @@ def _steady(
     return samples, published[0]
 
 
-def _sample(pid: int, conn: psycopg.Connection, folder: str) -> dict[str, float]:
-    row = conn.execute("select count(*) from pg_stat_activity where application_name like 'loader %'").fetchone()
+def read_metrics(port: int) -> bytes:
+    """The worker's metrics, read as Prometheus reads them. Raises LoaderError when it does not answer."""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:
+            found: bytes = answer.read()
+    except OSError as error:
+        raise LoaderError(f"the worker does not answer with its metrics: {error}") from error
+    return found
+
+
+def sample(pid: int, folder: str) -> dict[str, float]:
+    """What a process holds now: memory, descriptors, threads, files below `folder`, and bytes it wrote to disk so far.
+
+    Figures that the system does not tell are left out. Raises LoaderError when the process is not there."""
     found: dict[str, float | None] = {
         "resident_bytes": resident_bytes(pid),
         "open_files": open_files(pid),
         "threads": thread_count(pid),
-        "connections": row[0] if row else 0,
         "temporary_bytes": _size(folder),
+        "written_bytes": _written(pid),
     }
     return {name: value for name, value in found.items() if value is not None}
+
+
+def _connections(conn: psycopg.Connection) -> int:
+    row = conn.execute("select count(*) from pg_stat_activity where application_name like 'loader %'").fetchone()
+    return int(row[0]) if row else 0
+
+
+def _written(pid: int) -> int | None:
+    try:
+        match = re.search(r"^write_bytes: (\d+)$", Path(f"/proc/{pid}/io").read_text(), re.MULTILINE)
+    except OSError:
+        return None
+    return int(match[1]) if match else None
 
 
 def _size(folder: str) -> int:
@@ -149,18 +207,23 @@ def _size(folder: str) -> int:
     return total
 
 
-def _series(samples: list[dict[str, float]]) -> dict[str, dict[str, float | bool]]:
-    """Of each figure: first, last, least, most, and its slope once the worker is warm."""
+def series(
+    samples: Sequence[Mapping[str, float]], bounds: Mapping[str, float] = BOUNDS
+) -> dict[str, dict[str, float | bool | str]]:
+    """Of each figure: first, last, least, most, and once the worker is warm its slope with error and verdict.
+
+    `bounds` are the growths an hour that do not matter. Raises LoaderError for too few samples."""
     kept = samples[int(len(samples) * _WARM) :]
     if len(kept) < 3:
         raise LoaderError(f"{len(samples)} samples are too few for a slope: measure for longer")
     times = [sample["time"] for sample in kept]
-    result: dict[str, dict[str, float | bool]] = {}
+    result: dict[str, dict[str, float | bool | str]] = {}
     for name in kept[0]:
         if name == "time":
             continue
         values = [sample[name] for sample in kept]
-        found = slope(times, values)
+        found = slope_of_means(times, values)
+        verdict = found.verdict(bounds[name] / 3600)
         result[name] = {
             "first": values[0],
             "last": values[-1],
@@ -168,6 +231,8 @@ def _series(samples: list[dict[str, float]]) -> dict[str, dict[str, float | bool
             "most": max(values),
             "slope_per_hour": round(found.value * 3600, 3),
             "slope_error_per_hour": round(found.error * 3600, 3),
-            "flat": found.flat,
+            "bound_per_hour": bounds[name],
+            "verdict": verdict,
+            "flat": verdict in ("flat", "small"),
         }
     return result
