@@ -54,6 +54,11 @@ class Controller:
         """Faults by kind."""
         return self._pending.happened
 
+    @property
+    def left(self) -> int:
+        """Faults whose time did not come before the backlog was gone."""
+        return len(self._pending)
+
     def drain(self) -> None:
         """Let the fleet at the backlog. Raises LoaderError when nothing moves for the plan's patience."""
         plan, group = self._plan, self._group

@@ -43,10 +43,11 @@ class Course:
             before = self.samples[-1].age if self.samples else 0.0
             self.samples.append(Sample(seconds, backlog, target, workers, ages.take(before)))
 
-    def as_dict(self) -> dict[str, list[float]]:
-        """A list for each figure, for JSON."""
+    def as_dict(self, most: int = 200) -> dict[str, list[float]]:
+        """A list for each figure, for JSON: every so many samples, so that there are at most so many, and the last."""
         kept: dict[str, list[float]] = {}
-        for sample in self.samples:
+        step = -(-len(self.samples) // most) or 1
+        for sample in reversed(self.samples[::-1][::step]):
             values: dict[str, Any] = asdict(sample)
             for name, value in values.items():
                 kept.setdefault(name, []).append(round(value, 2))

@@ -1,6 +1,6 @@
 """The events of a run: the same for the same seed, each made from its number alone, over tables that drift.
 
-A table's records gain keys from phase to phase of the backlog, and now and then a value has another type than before."""
+A table's records gain keys from phase to phase of the backlog, and at times a value has another type than before."""
 
 from __future__ import annotations
 

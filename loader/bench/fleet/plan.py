@@ -32,7 +32,7 @@ class FleetPlan:
     compress: float = 30.0
     boot_seconds: float = 120.0
     metric_late: float = 120.0
-    preemptions_per_hour: float = 6.0
+    preemptions_per_hour: float = 3.0
     """Of each worker, in fleet time."""
     outright: float = 0.5
     """Share of the preemptions that are a kill -9 without warning."""

@@ -38,7 +38,7 @@ def fleet(
     ] = 120.0,
     preemptions: Annotated[
         float, typer.Option("--preemptions", min=0, metavar="N", help="Of each worker an hour of fleet time.")
-    ] = 6.0,
+    ] = 3.0,
     outright: Annotated[
         float, typer.Option("--outright", min=0, max=1, metavar="SHARE", help="Of them, kill -9 without SIGTERM.")
     ] = 0.5,
@@ -213,6 +213,18 @@ def show(found: dict[str, Any], compress: float) -> None:
             ],
             title="the same number of workers, there from the start and undisturbed",
         )
+    reference = found["reference"]
+    print_table(
+        ["", "WORKERS", "MSG/s A WORKER", "BACKLOG", "MINUTES"],
+        [
+            (name, reference["workers"], number(rate, 0), f"{reference['backlog_messages']:,}", number(minutes))
+            for name, rate, minutes in (
+                ("reference, by its own account", reference["messages_per_second_a_worker"], reference["minutes"]),
+                ("at our rate", drain["messages_per_second_a_worker"], reference["minutes_at_our_rate_a_worker"]),
+            )
+        ],
+        title="15 hours of backlog; ours as far as Postgres keeps up",
+    )
     print_table(
         ["WHAT HAPPENED", "TIMES"],
         [
