@@ -1,27 +1,28 @@
 """What the GPS feed costs: Avro in Kafka to one JSON message a road link in Pub/Sub, by bridges of their own processes.
 
 Broker, registry and Pub/Sub are processes of their own too; CPU is that of the bridge processes alone, clients and all,
-from when the first messages are through until the last ones are."""
+from when a tenth of the messages is through until the last ones are. Beside it stands what a bare loop costs in the
+same minutes on servers of the same kind: how good a figure is for this machine is told by their ratio."""
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
-from io import BytesIO
 from itertools import cycle, islice
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-import fastavro
-
 from loader.bench.bridge import fill
-from loader.bench.cpu import own_seconds, peak_bytes, process_seconds
+from loader.bench.cpu import peak_bytes, process_seconds
+from loader.bench.gps_bare import WARM
 from loader.bridge.engine.age import BOUNDS
-from loader.bridge.formats.avro_convert import Converter
 from loader.bridge.generate.feed import Encoder, Sent, produce, register, schema
 from loader.bridge.generate.vehicles import records
 from loader.errors import LoaderError
@@ -34,7 +35,8 @@ EXAMPLE = Path(__file__).resolve().parents[1] / "bridge" / "examples" / "gps.hcl
 GOALS = {"records": 900_000, "columns": 1_500_000}
 """Records a minute on one core, read one by one and in columns."""
 GOAL_AGE_SECONDS = 0.5
-PARTITIONS = 32
+PARTITIONS = 64
+"""The broker keeps 5 MiB of each."""
 _PROJECT = "projects/bench/topics"
 _START = 1_796_054_400_000
 _PATIENCE = 600.0
@@ -45,7 +47,7 @@ _DIFFERENT = 5_000
 class GpsPlan:
     """Parameters of a run; they are part of its record."""
 
-    records: int = 100_000
+    records: int = 150_000
     repetitions: int = 3
     ways: tuple[str, ...] = ("records", "columns")
     processes: tuple[int, ...] = (1, 2)
@@ -72,30 +74,45 @@ def example(folder: Path, way: str) -> Path:
 
 
 def run_gps(plan: GpsPlan, say: Callable[[str], None]) -> dict[str, Any]:
-    """Measure each way with each number of processes in turn. The record's `results`."""
+    """Measure the bare loop and each way with each number of processes in turn, again and again. The record's
+    `results`: medians, ratios those of a repetition."""
     found: dict[str, list[dict[str, float]]] = {}
-    alone = []
+    bare: list[dict[str, float]] = []
     for number in range(plan.repetitions):
-        alone.append(_decoder_alone())
         say(f"repetition {number + 1} of {plan.repetitions}")
+        bare.append(_bare(plan.records))
         for way in plan.ways:
             for processes in plan.processes:
-                found.setdefault(f"{way}, {processes} process{'es' * (processes > 1)}", []).append(
-                    _once(way, processes, plan.records)
-                )
-    results: dict[str, Any] = {
-        name: {key: median(run[key] for run in runs) for key in runs[0]} for name, runs in found.items()
+                run = _once(way, processes, plan.records)
+                run["times_bare"] = round(run["records_per_minute_of_cpu"] / bare[-1]["records_per_minute_of_cpu"], 3)
+                found.setdefault(f"{way}, {processes} process{'es' * (processes > 1)}", []).append(run)
+    return {"bare": _medians(bare), "ways": {name: _medians(runs) for name, runs in found.items()}}
+
+
+def _medians(runs: list[dict[str, float]]) -> dict[str, Any]:
+    found: dict[str, Any] = {key: median(run[key] for run in runs) for key in runs[0]}
+    rates = [run["records_per_minute_of_cpu"] for run in runs]
+    return {**found, "spread": [min(rates), max(rates)]}
+
+
+def _bare(count: int) -> dict[str, float]:
+    with ExitStack() as stack:
+        servers = _servers(stack)
+        fill(servers.brokers, "gps", values(count), PARTITIONS)
+        command = [sys.executable, "-m", "loader.bench.gps_bare", servers.brokers, servers.endpoint, servers.topics[0]]
+        answer = subprocess.run([*command, str(count)], capture_output=True, text=True, check=False, timeout=_PATIENCE)
+        if answer.returncode:
+            raise LoaderError(f"the bare loop failed: {answer.stderr.strip()[-800:]}")
+        found = json.loads(answer.stdout)
+        return _rates(found["records"], found["rows"], found["cpu"])
+
+
+def _rates(records: float, rows: float, cpu: float) -> dict[str, float]:
+    return {
+        "records_per_minute_of_cpu": round(records / cpu * 60),
+        "rows_per_minute_of_cpu": round(rows / cpu * 60),
+        "cpu_us_per_record": round(cpu / records * 1e6, 1),
     }
-    return {"decoder_alone_us_per_record": median(alone), "ways": results}
-
-
-def _decoder_alone() -> float:
-    """CPU of fastavro's plain decoding: what the machine is worth now, and the floor of reading one by one."""
-    parsed, some = fastavro.parse_schema(Converter(schema()).schema), list(values(2_000))
-    started = own_seconds()
-    for value in some:
-        fastavro.schemaless_reader(BytesIO(value[5:]), parsed, None)
-    return round((own_seconds() - started) / len(some) * 1e6, 1)
 
 
 def run_age(way: str, rate: float, seconds: float, burst: float) -> dict[str, float]:
@@ -104,7 +121,8 @@ def run_age(way: str, rate: float, seconds: float, burst: float) -> dict[str, fl
     with ExitStack() as stack:
         bridge, brokers = _bridges(stack, way, 1, lambda brokers: None)
         bridge[0].await_ready()
-        pool = [(b"key", value, 0) for value in values(_DIFFERENT)]
+        # By many devices: the broker keeps 5 MiB of a partition, and drops the rest without a word.
+        pool = [(b"%d" % number, value, 0) for number, value in enumerate(values(_DIFFERENT))]
         # The first records wait for the group to form: they are not what is measured.
         produce(brokers, "gps", islice(cycle(pool), int(rate)), rate, Sent())
         before = _settled(bridge[0])
@@ -153,63 +171,83 @@ def _once(way: str, processes: int, count: int) -> dict[str, float]:
         return _measured(bridges, count)
 
 
-def _bridges(
-    stack: ExitStack, way: str, processes: int, prepare: Callable[[str], object]
-) -> tuple[list[BridgeProcess], str]:
-    """Bridges on fresh servers, started once `prepare` has been given the broker's address; and that address."""
+@dataclass(frozen=True, slots=True)
+class _Servers:
+    brokers: str
+    registry: str
+    endpoint: str
+    topics: tuple[str, str]
+    """For links and for dead letters."""
+
+
+def _servers(stack: ExitStack) -> _Servers:
     brokers = stack.enter_context(kafka_process({"gps": PARTITIONS}))
     registry = stack.enter_context(registry_process())
     endpoint = stack.enter_context(PubsubProcess()).endpoint
-    folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-    topics = [f"{_PROJECT}/links", f"{_PROJECT}/dead"]
+    topics = (f"{_PROJECT}/links", f"{_PROJECT}/dead")
     with open_channel(endpoint) as channel:
         for topic in topics:
             Stub(channel).create_topic(pb.Topic(name=topic))
     register(registry, "gps-value", schema())
-    prepare(brokers)
+    return _Servers(brokers, registry, endpoint, topics)
+
+
+def _bridges(
+    stack: ExitStack, way: str, processes: int, prepare: Callable[[str], object]
+) -> tuple[list[BridgeProcess], str]:
+    """Bridges on fresh servers, started once `prepare` has been given the broker's address; and that address."""
+    servers = _servers(stack)
+    folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+    prepare(servers.brokers)
     environ = {
-        EMULATOR_VARIABLE: endpoint,
-        "GPS_BROKERS": brokers,
-        "GPS_REGISTRY": registry,
-        "GPS_TOPIC": topics[0],
-        "GPS_DEAD_TOPIC": topics[1],
+        EMULATOR_VARIABLE: servers.endpoint,
+        "GPS_BROKERS": servers.brokers,
+        "GPS_REGISTRY": servers.registry,
+        "GPS_TOPIC": servers.topics[0],
+        "GPS_DEAD_TOPIC": servers.topics[1],
         "BRIDGE_REGION": "bench",
         "BRIDGE_ENVIRONMENT": "bench",
     }
     file = example(folder, way)
-    return [stack.enter_context(BridgeProcess(file, environ)) for _ in range(processes)], brokers
+    return [stack.enter_context(BridgeProcess(file, environ)) for _ in range(processes)], servers.brokers
 
 
 def _measured(bridges: list[BridgeProcess], count: int) -> dict[str, float]:
     deadline = time.monotonic() + _PATIENCE
+    rows = _rows_of(count)
     first = _reading(bridges)
-    while first["records"] < count * 0.02:
-        _wait(deadline, first, count)
+    while first["rows"] < rows * WARM:
+        _wait(deadline, first, rows)
         first = _reading(bridges)
     last = first
-    while last["records"] < count or last["in_flight"] > 0:
-        _wait(deadline, last, count)
+    while last["rows"] < rows:
+        _wait(deadline, last, rows)
         last = _reading(bridges)
     if last["dead"]:
         raise LoaderError(f"{last['dead']:g} records were dead letters")
-    done = last["records"] - first["records"]
-    if done < count / 2:
+    # By confirmed rows: records that were read and wait in a queue have not cost anything yet.
+    done = last["rows"] - first["rows"]
+    if done < rows / 2:
         raise LoaderError(f"{count} records were through before they could be measured: take more")
     cpu, wall = last["cpu"] - first["cpu"], last["at"] - first["at"]
     peaks = [peak_bytes(bridge.pid) or 0 for bridge in bridges]
     return {
-        "records_per_minute_of_cpu": round(done / cpu * 60),
-        "rows_per_minute_of_cpu": round((last["rows"] - first["rows"]) / cpu * 60),
-        "cpu_us_per_record": round(cpu / done * 1e6, 1),
-        "records_per_minute_wall": round(done / wall * 60),
+        **_rates(done * count / rows, done, cpu),
+        "records_per_minute_wall": round(done * count / rows / wall * 60),
         "peak_bytes_a_process": max(peaks),
     }
 
 
+def _rows_of(count: int) -> int:
+    """Links of the first `count` records of `values`."""
+    pool = [len(each["path"]) for each in islice(records(1, 1_000, 1_000, _START), min(count, _DIFFERENT))]
+    return sum(islice(cycle(pool), count))
+
+
 def _wait(deadline: float, last: dict[str, float], count: int) -> None:
     if time.monotonic() > deadline:
-        raise LoaderError(f"{last['records']:g} of {count} records are through after {_PATIENCE:g} s")
-    time.sleep(0.05)
+        raise LoaderError(f"{last['rows']:g} of {count} links are through after {_PATIENCE:g} s")
+    time.sleep(0.2)
 
 
 def _reading(bridges: list[BridgeProcess]) -> dict[str, float]:

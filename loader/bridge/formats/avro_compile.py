@@ -20,7 +20,7 @@ import orjson
 from loader.bridge.formats.avro_convert import types_of
 from loader.bridge.formats.avro_guard import needs_guard
 from loader.bridge.formats.avro_layout import Layout
-from loader.bridge.formats.avro_values import MILLIS_ENDS, leaf, millis, second, seconds_known
+from loader.bridge.formats.avro_values import MILLIS_ENDS, leaf, millis, second
 
 Maker = Callable[[bytes], "list[bytes] | None"]
 """The bodies of a framed datum's rows; None: it has to be read the other way."""
@@ -31,25 +31,35 @@ _MOST_NESTED = 6
 """Loops and branches within each other; Python compiles 20 of them."""
 _ODD = (IndexError, StructError, TypeError, ValueError, OverflowError)
 
-# A time in milliseconds takes six bytes from July 1970 to 2039. Each two of them are one look-up; what is no such
-# number meets a None, which no sum takes.
+# A time in milliseconds takes six bytes from July 1970 to 2039. The last four say which window of 8,192 milliseconds it
+# is in, and windows come again and again; the first two say where in it. What is no such number meets a None, which no
+# sum takes, or a window that there is none of.
+_WINDOW = 8_192
+_MOST_WINDOWS = 4_096
 _LOW: list[int | None] = [None] * 65_536
-_MIDDLE: list[int | None] = [None] * 65_536
-_HIGH: list[int | None] = [None] * 65_536
+for _low in range(0, 128, 2):  # an odd one is of a negative number
+    for _high in range(128):
+        _LOW[_low | 128 | (_high | 128) << 8] = (_low | _high << 7) >> 1
+_ENDS = [MILLIS_ENDS[each % 1_000] for each in range(1_000 + _WINDOW)]
 
 
-def _fill() -> None:
-    for low in range(128):
-        for high in range(128):
-            both, last = low | high << 7, low | 128 | high << 8
-            going_on = last | 0x8000
-            if not low & 1:  # an odd one is a negative number
-                _LOW[going_on] = both >> 1
-            _MIDDLE[going_on] = both << 13
-            _HIGH[last] = both << 27
+class _Windows(dict[int, tuple[list[str], int]]):
+    """Last four bytes of a time → the seconds of its window as texts, and by how much it begins after the first."""
+
+    def __missing__(self, number: int) -> tuple[list[str], int]:
+        if number & 0x80808080 != 0x00808080:
+            raise ValueError
+        start = 0
+        for each in number.to_bytes(4, "big"):
+            start = start << 7 | each & 127
+        seconds, rest = divmod(start * _WINDOW, 1_000)
+        if len(self) >= _MOST_WINDOWS:
+            self.clear()
+        found = self[number] = ([second(seconds + each) for each in range(_WINDOW // 1_000 + 2)], rest)
+        return found
 
 
-_fill()
+_windows = _Windows()
 
 
 class _Plain(Exception):
@@ -93,11 +103,8 @@ class _Source:
             "more": _more,
             "dumps": orjson.dumps,
             "low": _LOW,
-            "middle": _MIDDLE,
-            "high": _HIGH,
-            "known": seconds_known,
-            "second": second,
-            "ends": MILLIS_ENDS,
+            "windows": _windows,
+            "ends": _ENDS,
             "odd": _ODD,
         }
         self._whole(schema, layout)
@@ -149,7 +156,7 @@ class _Source:
         kind = schema if isinstance(schema, str) else schema["type"] if isinstance(schema, dict) else None
         if kind in ("float", "double"):
             return "f" if kind == "float" else "d"
-        return "HHH" if kind == "long" and leaf(schema) is millis else None
+        return "HI" if kind == "long" and leaf(schema) is millis else None
 
     def _fields(self, depth: int, fields: list[tuple[str, Any]], nested: int = 0) -> None:
         """Read values one after the other into variables."""
@@ -177,11 +184,11 @@ class _Source:
         for target, schema in run:
             width = self._width(schema) or ""
             pattern += width
-            if width == "HHH":
-                a, b, c = (f"{target}{letter}" for letter in "abc")
-                targets += [a, b, c]
-                after += [f"t = low[{a}] + middle[{b}] + high[{c}]", "s = t // 1000"]
-                after += [f"{target} = (known(s) or second(s)) + ends[t - s * 1000]"]
+            if width == "HI":
+                within, window = target + "t", target + "w"
+                targets += [within, window]
+                after += [f"texts, rest = windows[{window}]", f"rest += low[{within}]"]
+                after += [f"{target} = texts[rest // 1000] + ends[rest]"]
             else:
                 targets.append(target)
         return pattern, targets, after

@@ -26,8 +26,6 @@ _MOST_REMEMBERED = 100_000
 MILLIS_ENDS = ["+00:00", *(f".{rest:03d}+00:00" for rest in range(1, 1_000))]
 """How a timestamp ends, by its thousandths."""
 _seconds: dict[int, str] = {}
-seconds_known = _seconds.get
-"""`second` for one that was met before, else None."""
 
 
 def _day(days: int) -> str:
