@@ -18,8 +18,9 @@ import psycopg
 import pytest
 
 from loader.bench.fleet import fleet, stored
+from loader.bench.fleet.broker import open_broker
 from loader.bench.fleet.plan import FleetPlan
-from loader.bench.server import Server, database
+from loader.bench.server import database
 
 pytestmark = pytest.mark.timeout(170)
 QUIET = ["--preemptions", "0", "--kills", "0", "--restarts", "0", "--cuts", "0", "--redeliveries", "0"]
@@ -60,7 +61,8 @@ def test_a_fleet_under_fire_loads_every_message_once(tmp_path: Path) -> None:
     assert json.loads(kept.read_text()) == record
 
 
-def test_ctrl_c_ends_everything_that_was_started(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_ends_everything_that_was_started(tmp_path: Path, number: int) -> None:
     process = start(tmp_path, "--messages", "30000", "--min", "2", "--compress", "1", *QUIET)
     assert process.stderr is not None
     for line in process.stderr:
@@ -70,7 +72,7 @@ def test_ctrl_c_ends_everything_that_was_started(tmp_path: Path) -> None:
     started: Sequence[psutil.Process] = []
     while sum("run" in one.cmdline() for one in started if one.is_running()) < 2:
         started = psutil.Process(process.pid).children(recursive=True)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     process.communicate()
     assert process.returncode != 0
     _, alive = psutil.wait_procs(started, timeout=20)
@@ -100,9 +102,8 @@ def test_a_receipt_finds_what_somebody_changed_in_the_tables(monkeypatch: pytest
         read(conn, *arguments)
 
     monkeypatch.setattr(stored, "read_rows", tampered)
-    server: Server
-    with database(None) as server:
-        receipt = fleet.run_fleet(server, None, plan)["receipt"]
+    with database(None) as server, open_broker(None, print) as broker:
+        receipt = fleet.run_fleet(server, broker, plan)["receipt"]
     assert not receipt["balanced"]
     assert {name: receipt["content"][name] for name in ("missing", "doubled", "different", "unexpected")} == {
         "missing": 1,

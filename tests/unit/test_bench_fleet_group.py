@@ -164,14 +164,16 @@ def test_hours_count_vms_from_their_creation_and_processes_from_their_start() ->
     assert processes == pytest.approx((120 + 120) / 3600)
 
 
-def test_nothing_survives_the_end() -> None:
+def test_the_end_asks_all_and_counts_who_is_left() -> None:
     cloud = Cloud(boot=0)
     cloud.group.resize(0, 0, 3)
     cloud.group.tick(0, 0)
     cloud.group.stop_all(30, 1)
-    cloud.started[0].code = 0
-    cloud.group.kill_all()
-    assert [process.signals for process in cloud.started] == [["TERM"], ["TERM", "KILL"], ["TERM", "KILL"]]
+    assert [process.signals for process in cloud.started] == [["TERM"]] * 3
+    for process in cloud.started[:2]:
+        process.code = 0
+    cloud.group.tick(60, 2)
+    assert cloud.group.running == 1
 
 
 def test_preemptions_come_at_their_rate_and_share_and_the_same_for_the_same_seed() -> None:

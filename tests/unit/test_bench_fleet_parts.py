@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import threading
 import time
 from collections import Counter
@@ -17,6 +18,7 @@ from loader.bench.fleet.course import Ages, Course
 from loader.bench.fleet.faults import FIRST, LAST, Fault, Pending, schedule
 from loader.bench.fleet.fleet import ideal, parameters
 from loader.bench.fleet.group import Group
+from loader.bench.fleet.interrupt import Interrupt
 from loader.bench.fleet.outage import Outages
 from loader.bench.fleet.plan import FleetPlan
 from loader.bench.fleet.preemption import Preemptions
@@ -213,6 +215,28 @@ def test_an_outage_that_fails_is_told_to_the_controller() -> None:
     outages.begin("restart")
     with pytest.raises(LoaderError, match="does not stop"):
         outages.wait()
+
+
+def test_an_interrupt_waits_for_the_end_of_what_must_not_be_torn_apart_and_comes_once() -> None:
+    reached = []
+    former = signal.getsignal(signal.SIGTERM)
+    with Interrupt() as interrupt:
+        with pytest.raises(KeyboardInterrupt):
+            with interrupt.hold():
+                signal.raise_signal(signal.SIGTERM)
+                reached.append("end of the block")
+            reached.append("behind it")
+        signal.raise_signal(signal.SIGINT)
+        with interrupt.hold():
+            reached.append("cleaning up")
+    assert reached == ["end of the block", "cleaning up"]
+    assert signal.getsignal(signal.SIGTERM) is former
+
+
+def test_an_interrupt_comes_at_once_elsewhere() -> None:
+    with Interrupt(), pytest.raises(KeyboardInterrupt):
+        signal.raise_signal(signal.SIGINT)
+        pytest.fail("it did not come")
 
 
 def test_an_outage_does_not_stop_the_controller() -> None:

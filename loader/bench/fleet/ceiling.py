@@ -15,6 +15,7 @@ from loader.bench.fleet.events import Events
 from loader.bench.fleet.ledger import Ledger
 from loader.bench.fleet.plan import FleetPlan
 from loader.bench.fleet.worker import Worker
+from loader.bench.fleet.workers import Hold, Workers
 from loader.bench.pubsub import fresh_subscription
 from loader.errors import LoaderError
 
@@ -32,6 +33,7 @@ def undisturbed_rate(
     messages: int,
     environment: Callable[[str, str], Mapping[str, str]],
     note: Callable[[str], None],
+    hold: Hold,
 ) -> float:
     """Messages a second of so many workers together. `environment` makes their settings from dataset and subscription.
     Raises LoaderError when they do not load all."""
@@ -40,31 +42,39 @@ def undisturbed_rate(
     taught = Events(_TEACHING, 0.0, 0.0, plan.seed + 1_000)
     events = Events(messages, plan.twice, plan.poison, plan.seed + 1_001)
     publish(broker.endpoint, topic, taught, Ledger(taught.distinct), note)
-    running: list[Worker] = []
     with Dataset(url, f"bench_fleet_{workers}") as dataset:
+        settings = environment(dataset.name, subscription)
         try:
-            running += [Worker(environment(dataset.name, subscription), lambda at, age: None) for _ in range(workers)]
-            _until(lambda: all(worker.ready for worker in running), running, _START_SECONDS, "the workers do not start")
-            _until(
-                lambda: dataset.accounted() >= taught.distinct, running, plan.patience_seconds, "teaching does not end"
-            )
-            broker.silence(True)
-            publish(broker.endpoint, topic, events, Ledger(events.distinct), note)
-            total = taught.distinct + events.distinct
-            started = time.time()
-            broker.silence(False)
-            _until(
-                lambda: dataset.accounted() >= total,
-                running,
-                plan.patience_seconds + messages / 1_000,
-                "the measured messages are not all loaded",
-            )
-            return rate(dataset.commits(), started, events.distinct)
+            with Workers(hold) as started:
+                running = [started.start(settings, lambda at, age: None) for _ in range(workers)]
+                return _rate(broker, topic, events, running, dataset, plan, note)
         finally:
             broker.silence(False)
-            for worker in running:
-                worker.kill()
             dataset.drop()
+
+
+def _rate(
+    broker: Broker,
+    topic: str,
+    events: Events,
+    running: list[Worker],
+    dataset: Dataset,
+    plan: FleetPlan,
+    note: Callable[[str], None],
+) -> float:
+    _until(lambda: all(worker.ready for worker in running), running, _START_SECONDS, "the workers do not start")
+    _until(lambda: dataset.accounted() >= _TEACHING, running, plan.patience_seconds, "teaching does not end")
+    broker.silence(True)
+    publish(broker.endpoint, topic, events, Ledger(events.distinct), note)
+    started = time.time()
+    broker.silence(False)
+    _until(
+        lambda: dataset.accounted() >= _TEACHING + events.distinct,
+        running,
+        plan.patience_seconds + events.messages / 1_000,
+        "the measured messages are not all loaded",
+    )
+    return rate(dataset.commits(), started, events.distinct)
 
 
 def rate(commits: list[tuple[float, int]], started: float, events: int) -> float:

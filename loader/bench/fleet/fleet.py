@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import asdict
 from typing import Any
 
@@ -10,7 +11,7 @@ import psycopg
 
 from loader.bench.fleet import stored
 from loader.bench.fleet.backlog import publish
-from loader.bench.fleet.broker import Broker, open_broker
+from loader.bench.fleet.broker import Broker
 from loader.bench.fleet.ceiling import undisturbed_rate
 from loader.bench.fleet.controller import Controller
 from loader.bench.fleet.course import Ages
@@ -23,7 +24,7 @@ from loader.bench.fleet.outage import Outages
 from loader.bench.fleet.plan import FleetPlan
 from loader.bench.fleet.preemption import Preemptions
 from loader.bench.fleet.receipt import Receipt
-from loader.bench.fleet.worker import Worker
+from loader.bench.fleet.workers import Hold, Workers
 from loader.bench.pubsub import fresh_subscription
 from loader.bench.server import Server
 
@@ -38,12 +39,17 @@ REFERENCE = {
 
 
 def run_fleet(
-    server: Server, endpoint: str | None, plan: FleetPlan, note: Callable[[str], None] = lambda text: None
+    server: Server,
+    broker: Broker,
+    plan: FleetPlan,
+    note: Callable[[str], None] = lambda text: None,
+    hold: Hold = nullcontext,
 ) -> dict[str, Any]:
-    """The record's `results`. `endpoint`: a Pub/Sub server that somebody else runs. Raises LoaderError when the fleet
-    hangs; a receipt that does not balance is no error here, but a result."""
-    with open_broker(endpoint, note) as broker:
-        undisturbed = _measure(server.url, broker, plan, note)
+    """The record's `results`. `hold` keeps interrupts away from moments in which a process would be lost.
+
+    Raises LoaderError when the fleet hangs; a receipt that does not balance is no error here, but a result."""
+    with Workers(hold) as workers:
+        undisturbed = _measure(server.url, broker, plan, note, hold)
         events = Events(plan.messages, plan.twice, plan.poison, plan.seed)
         ledger = Ledger(events.distinct)
         topic, subscription = fresh_subscription(broker.endpoint)
@@ -52,7 +58,7 @@ def run_fleet(
         settings = _environment(server.url, broker.endpoint, plan)
         ages = Ages()
         group = Group(
-            lambda number: Worker(settings(DATASET, subscription), ages.hear),
+            lambda number: workers.start(settings(DATASET, subscription), ages.hear),
             Preemptions(plan.preemptions_per_hour, plan.outright, plan.seed),
             plan.boot_seconds,
             plan.grace_seconds,
@@ -71,7 +77,6 @@ def run_fleet(
                 controller.drain()
                 controller.stop()
             finally:
-                group.kill_all()
                 outages.wait()
             left = unacked()
         note("every message is loaded: comparing each event's content with what was published")
@@ -97,13 +102,13 @@ def _environment(url: str, endpoint: str, plan: FleetPlan) -> Callable[[str, str
     return settings
 
 
-def _measure(url: str, broker: Broker, plan: FleetPlan, note: Callable[[str], None]) -> dict[int, float]:
+def _measure(url: str, broker: Broker, plan: FleetPlan, note: Callable[[str], None], hold: Hold) -> dict[int, float]:
     """Messages a second of undisturbed workers, by their number; empty when that is not wanted."""
     if not plan.calibration:
         return {}
     settings = _environment(url, broker.endpoint, plan)
     return {
-        workers: undisturbed_rate(url, broker, plan, workers, plan.calibration * min(2, workers), settings, note)
+        workers: undisturbed_rate(url, broker, plan, workers, plan.calibration * min(2, workers), settings, note, hold)
         for workers in sorted({1, plan.workers_max})
     }
 

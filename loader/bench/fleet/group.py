@@ -128,12 +128,6 @@ class Group:
         for vm in self._members():
             self._warn(vm, now, real)
 
-    def kill_all(self) -> None:
-        """SIGKILL to every process that is left, whatever happened before."""
-        for vm in self._vms:
-            if vm.process is not None and vm.process.poll() is None:
-                vm.process.kill()
-
     def hours(self, now: float, real: float) -> tuple[float, float]:
         """Hours of all VMs so far, in fleet time from their creation, and of all processes in real time."""
         fleet = self.fleet_seconds + sum(now - vm.created_at for vm in self._vms)

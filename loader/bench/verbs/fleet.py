@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import signal
-from collections.abc import Iterator
 from typing import Annotated, Any
 
 import typer
@@ -105,7 +103,9 @@ def fleet(
 
         loader bench fleet --preemptions 0 --kills 0 --restarts 0 --cuts 0
     """
+    from loader.bench.fleet.broker import open_broker
     from loader.bench.fleet.fleet import parameters, run_fleet
+    from loader.bench.fleet.interrupt import Interrupt
     from loader.bench.fleet.plan import FleetPlan
     from loader.bench.record import make_record
     from loader.bench.server import database
@@ -136,10 +136,13 @@ def fleet(
         )
     except ValueError as error:
         raise ConfigurationError(str(error)) from error
-    with _ended_in_order(), database(database_url) as server:
+    with Interrupt() as interrupt, contextlib.ExitStack() as stack:
+        with interrupt.hold():
+            server = stack.enter_context(database(database_url))
+            broker = stack.enter_context(open_broker(pubsub, note))
         if server.ours is None and restarts:
             note("the Postgres server is not ours: no restarts")
-        found = run_fleet(server, pubsub, plan, note)
+        found = run_fleet(server, broker, plan, note, interrupt.hold)
         values = parameters(plan)
         record = make_record(
             "fleet", _command(plan, values), values, found, {"postgres": server.version, "pubsub": found["pubsub"]}
@@ -149,20 +152,6 @@ def fleet(
     deliver(record, as_json, save, results)
     if not found["receipt"]["balanced"]:
         raise LoaderError(f"the receipt does not balance: {found['receipt']['complaint']}")
-
-
-@contextlib.contextmanager
-def _ended_in_order() -> Iterator[None]:
-    """SIGTERM ends the run as Ctrl-C does: through the clean-up of all that it started."""
-
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    former = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, former)
 
 
 def _command(plan: Any, values: dict[str, Any]) -> str:
