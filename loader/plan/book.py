@@ -48,7 +48,7 @@ class PlanRules:
 class Slot:
     """What one payload key of one object of a table fills: a column, nested columns, a child table."""
 
-    __slots__ = ("child", "flat", "name", "node", "shared", "variants")
+    __slots__ = ("child", "flat", "name", "node", "shared", "variants", "whole")
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -56,6 +56,8 @@ class Slot:
         self.child: TablePlan | None = None
         self.flat = False
         """Every object under this key is flattened into the row."""
+        self.whole = False
+        """Objects and arrays under this key stay one JSON value, empty ones too."""
         self.shared = False
         """Another key fills the same place: what comes second in a row goes to the overflow column."""
         self.variants: dict[str, int] = {}

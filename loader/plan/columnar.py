@@ -204,6 +204,8 @@ def _mixed(block: Block, node: Node, slot: Slot, values: Sequence[Any], odd: set
         if (cls is dict or cls is list) and not is_json:
             if value:
                 (dicts if cls is dict else lists).append(position)
+            elif slot.whole:
+                odd.add(block.owners[position])
             continue
         if kind is None or (cls is float and not -SUSPECT < value < SUSPECT):
             odd.add(block.owners[position])

@@ -215,6 +215,8 @@ class Fitter:
         if node.path:
             name = names.joined(*node.path, name)
         slot = Slot(names.unreserved(name))
+        keeps = bool(self._json_keys) and not node.path and self._keeps_json(plan, slot)
+        slot.whole = node.level <= 0 or keeps
         column = plan.table.columns.get(slot.name)
         index = plan.index.get(slot.name)
         entry: Entry = (None, -1, SLOW, slot)

@@ -242,6 +242,19 @@ def test_messages_of_few_shapes_become_rows_without_loss(
     check_rows(_deliveries(several), WIDE, plan, split)
 
 
+@pytest.mark.parametrize(
+    ("bodies", "plan"),
+    [
+        (['{"a":false}', *['{"a":[]}'] * 5], PlanRules(max_nesting=0)),
+        (['{"a":false}', *['{"a":{}}'] * 5], PlanRules(max_nesting=0)),
+        (['{"a":5}', *['{"a":[]}'] * 5], PlanRules(json_keys=frozenset({"a"}))),
+        (['{":":[],"X":{"6513270e-269e-0d37-f2a7-4de452e6b438":null}}'], PlanRules()),
+    ],
+)
+def test_what_was_found_once(bodies: list[str], plan: PlanRules) -> None:
+    check_rows([message({}, body.encode(), number) for number, body in enumerate(bodies)], WIDE, plan)
+
+
 def _deliveries(several: list[tuple[dict[str, str], bytes]]) -> list[Message]:
     return [message(attributes, body, number) for number, (attributes, body) in enumerate(several)]
 
