@@ -1,14 +1,15 @@
-"""`bench run`: a worker process end to end, beside the baseline worker and beside pulling alone."""
+"""`bench run`: a worker process end to end, beside the baseline worker, beside pulling alone and COPY alone."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
 import psycopg
 
+from loader.bench.ceiling import CopyAlone, shares, starts
 from loader.bench.children import Drained, drain
 from loader.bench.messages import TABLE_KEY, bodies
 from loader.bench.pubsub import backlog, pubsub
@@ -20,6 +21,7 @@ GOAL_MICROS = {"memory": 15.0, "official": 25.0}
 GOAL_RATIO = 7.0
 GOAL_RATE = 30_000
 _STREAMS = {"memory": 1, "official": 8}  # the emulator paces each stream at about 2,000 messages a second
+_CEILINGS = ("pull_and_ack_only", "copy_of_prepared_rows")
 _SECONDS = 600.0
 
 
@@ -59,8 +61,9 @@ def run_end_to_end(
         stock = StockPipeline(url, dataset)
         stock.prepare(list(bodies(plan.shape, 1_000)), plan.prefill)
         stock.close()
+    fresh = starts()
     try:
-        return {kind: _measure(url, server_pid, kind, plan, target, dataset, note) for kind in plan.servers}
+        return {kind: _measure(url, server_pid, kind, plan, target, fresh, dataset, note) for kind in plan.servers}
     finally:
         target.close()
 
@@ -71,12 +74,14 @@ def _measure(
     kind: str,
     plan: RunPlan,
     target: Target,
+    fresh: Iterator[int],
     stock_dataset: str,
     note: Callable[[str], None],
 ) -> dict[str, Any]:
     ours: list[Drained] = []
     theirs: list[Drained] = []
     pulls: list[Drained] = []
+    copies = CopyAlone(target, plan.shape, server_pid, fresh)
     streams = _STREAMS[kind]
     with pubsub(kind) as (endpoint, version):
         backlogs = _Backlogs(plan.shape, endpoint)
@@ -101,6 +106,7 @@ def _measure(
             pulls.append(
                 drain(["-m", "loader.bench.pulling", subscription, str(streams)], host, plan.messages, _SECONDS, None)
             )
+            copies.run()
             if plan.stock:
                 subscription = backlogs.fresh(plan.stock_messages)
                 arguments = [subscription, url, stock_dataset, str(plan.window_seconds), str(BUNDLE)]
@@ -114,7 +120,9 @@ def _measure(
         "streams": streams,
         "loader": summary(ours),
         "pull_and_ack_only": summary(pulls),
+        "copy_of_prepared_rows": copies.summary(),
     }
+    result["share_of_ceilings"] = shares(*(result[name] for name in ("loader", *_CEILINGS)))
     if theirs:
         result["baseline"] = summary(theirs)
         result["times_less_cpu_than_baseline"] = round(

@@ -9,6 +9,13 @@ import typer
 from loader.bench.verbs.report import DEFAULT_RESULTS, DatabaseUrl, Prefill, Results, Save, deliver, judged, number
 from loader.commands.options import Json
 
+_MEASURED = (
+    ("loader", "loader"),
+    ("baseline", "baseline"),
+    ("pull_and_ack_only", "pull and ack alone"),
+    ("copy_of_prepared_rows", "COPY of ready rows alone"),
+)
+
 
 def register(app: typer.Typer) -> None:
     """Add the verb to `loader bench`."""
@@ -40,6 +47,7 @@ def run(
     The baseline is the convenience client with one stock `pipeline.run` a window of 5 s or 5,000 messages.
 
     With --json: {"benchmark", …, "parameters", "results": {SERVER: {"loader", "baseline", "pull_and_ack_only",
+    "copy_of_prepared_rows", "share_of_ceilings": {"slower", "wall", "cpu", "cpu_of_both"},
     "times_less_cpu_than_baseline", "pubsub", "streams"}}}.
 
     Examples:
@@ -96,13 +104,14 @@ def _servers(kind: str) -> tuple[str, ...]:
 
 def show(found: dict[str, Any]) -> None:
     """The tables of a run."""
+    from loader.bench.ceiling import GOAL
     from loader.bench.run import GOAL_MICROS, GOAL_RATE, GOAL_RATIO
     from loader.commands.output import print_table
 
     rows = []
     goals = []
     for kind, result in found.items():
-        for key, title in (("loader", "loader"), ("baseline", "baseline"), ("pull_and_ack_only", "pull and ack")):
+        for key, title in _MEASURED:
             one = result.get(key)
             if one is None:
                 continue
@@ -110,12 +119,12 @@ def show(found: dict[str, Any]) -> None:
                 (
                     kind,
                     title,
-                    f"{one['messages']:,}",
+                    f"{one['messages']:,}" if "messages" in one else "",
                     number(one["cpu_us_per_message"]),
                     number(one["messages_per_second_one_core"], 0),
                     number(one["messages_per_second_wall"], 0),
                     number(one["postgres_cpu_us_per_message"]),
-                    number(one["peak_resident_mb"], 0),
+                    number(one.get("peak_resident_mb"), 0),
                 )
             )
         mine = result["loader"]
@@ -126,6 +135,8 @@ def show(found: dict[str, Any]) -> None:
         )
         if ratio is not None:
             goals.append((kind, f"{GOAL_RATIO:g} times less", f"{ratio:.1f}", judged(ratio >= GOAL_RATIO)))
+        share = result["share_of_ceilings"]["wall"]
+        goals.append((kind, f"{GOAL:.0%} of the slower ceiling", f"{share:.0%}", judged(share >= GOAL)))
         if kind == "memory":
             rate = mine["messages_per_second_wall"]
             goals.append((kind, f"{GOAL_RATE:,} msg/s sustained", f"{rate:,}", judged(rate >= GOAL_RATE)))
