@@ -49,10 +49,12 @@ bench: $(STAMP)
 	@$(BIN)/loader bench run --prefill 300000 --repetitions 1 $(ARGS)
 	@$(BIN)/loader bench bridge $(ARGS)
 	@$(BIN)/loader bench gps $(ARGS)
+	@$(BIN)/loader bench fleet --messages 60000 --calibrate 50000 $(ARGS)
 
 bench-long: $(STAMP)
 	@$(BIN)/loader bench latency $(ARGS)
 	@$(BIN)/loader bench soak --minutes 30 $(ARGS)
+	@$(BIN)/loader bench fleet $(ARGS)
 
 # For every Python and platform at once; hashes, and no index: the lock must hold wherever packages come from.
 lock: $(STAMP)
