@@ -118,15 +118,15 @@ class _Rows:
         rows = frame.filter(counts > 0).select(*parents, pl.col(self._each).alias(hidden)).explode(hidden)
         elements = [pl.col(hidden).struct.field(field).alias(name) for field, name in self._elements]
         raw = [pl.col(hidden).alias(self._raw)] if self._raw else []
-        out = BytesIO()
-        rows.with_columns(*elements, *raw).select(self._order).write_ndjson(out)
-        lines = out.getvalue().split(b"\n")
+        # As bytes at once: a text for each row would be made only to be encoded again.
+        body = pl.struct(self._order).struct.json_encode().cast(pl.Binary).alias(hidden)
+        lines = rows.with_columns(*elements, *raw).select(body).to_series().to_list()
         made, at = [], 0
         for count in counts.to_list():
             made.append(lines[at : at + count])
             at += count
-        if at != len(lines) - 1:
-            raise ValueError(f"{at} rows were to be made and {len(lines) - 1} were")
+        if at != len(lines):
+            raise ValueError(f"{at} rows were to be made and {len(lines)} were")
         return made
 
 
