@@ -8,6 +8,10 @@ from dataclasses import dataclass, field
 PREFIX = "bridge_"
 
 
+class NotABridge(ValueError):
+    """These metrics are somebody else's."""
+
+
 @dataclass(slots=True)
 class Reading:
     """One reading: values by pipeline and metric."""
@@ -19,11 +23,15 @@ class Reading:
 
 def read(text: str, at: float) -> Reading:
     """The bridge's metrics in an exposition; several series of one pipeline (one a sink, say) are added up, but ages
-    and lags, of which the greatest counts. Raises ValueError if it is none."""
+    and lags, of which the greatest counts. Raises NotABridge for somebody else's, ValueError if it is none."""
     from prometheus_client.parser import text_string_to_metric_families
 
     reading = Reading(at)
-    for family in text_string_to_metric_families(text):
+    families = list(text_string_to_metric_families(text))
+    # One that runs no pipeline says so by metrics without values.
+    if not any(family.name.startswith(PREFIX) for family in families):
+        raise NotABridge
+    for family in families:
         if not family.name.startswith(PREFIX) or family.type not in ("counter", "gauge"):
             continue
         for sample in family.samples:

@@ -337,7 +337,7 @@ def _reading(url: str) -> Any:
 
     import urllib3
 
-    from loader.bridge.top import read
+    from loader.bridge.top import NotABridge, read
     from loader.errors import LoaderError
 
     try:
@@ -345,6 +345,8 @@ def _reading(url: str) -> Any:
         if answer.status == 200:
             return read(answer.data.decode("utf-8", "replace"), time.monotonic())
         reason = f"HTTP {answer.status}"
+    except NotABridge:
+        raise LoaderError(f"what answers at {url} is no bridge: its metrics have none of a bridge (--url)") from None
     except (urllib3.exceptions.HTTPError, ValueError) as error:
         reason = type(error).__name__
     raise LoaderError(f"no metrics at {url}: {reason}; is the bridge running? (--url)")

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import sys
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
@@ -12,6 +15,7 @@ from typer.testing import CliRunner
 
 from loader import bridge as package
 from loader.bridge.config.load import load_configuration
+from loader.bridge.metrics import render
 from loader.bridge.top import read, table
 from loader.commands import bridge
 from loader.errors import ConfigurationError, LoaderError
@@ -198,3 +202,49 @@ def test_top_shows_rates_of_counters_sums_of_series_and_the_greatest_age():
 def test_top_names_the_address_when_nothing_answers(app):
     with pytest.raises(LoaderError, match="no metrics at http://127"):
         call(app, "top", "--once", "--url", "http://127.0.0.1:1/metrics")
+
+
+@pytest.fixture
+def somebody_else() -> Iterator[str]:
+    """The address of metrics that are no bridge's."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b"# TYPE loader_up gauge\nloader_up 1\n")
+
+        def log_message(self, *_):
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}/metrics"
+        server.shutdown()
+        thread.join()
+
+
+def test_top_says_that_what_answers_is_no_bridge(app, somebody_else):
+    with pytest.raises(LoaderError, match="no bridge"):
+        call(app, "top", "--once", "--url", somebody_else)
+
+
+def test_top_shows_an_empty_table_for_a_bridge_without_pipelines():
+    assert read(render([], {}, {}).decode(), 1.0).values == {}
+
+
+def test_a_finding_of_a_block_that_makes_several_pipelines_is_told_once(app, tmp_path):
+    ends = "".join(
+        f'endpoint "file" "{name}" {{\n  path = "{name}"\n  region = "r"\n  environment = "e"\n}}\n' for name in "abc"
+    )
+    path = tmp_path / "bad.hcl"
+    stage = 'stage "filter" { when = "lookup.x[payload.i] == 1" }'
+    path.write_text(f'{ends}replicate "r" {{\n  source = "a"\n  to = ["b", "c"]\n  {stage}\n}}\n')
+    found = json.loads(call(app, "--check", "--json", str(path)).stdout)["findings"]
+    texts = [each["text"] for each in found]
+    assert sum("refused for good" in text for text in texts) == 1
+    assert sum("lookup 'x' is not there" in text for text in texts) == 1
+    with pytest.raises(ConfigurationError) as error:
+        call(app, str(path), *HERE)
+    assert str(error.value).count("lookup 'x'") == 1

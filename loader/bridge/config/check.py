@@ -74,7 +74,7 @@ def _policy(pipeline: Pipeline, findings: Findings) -> None:
     if policy == "dead_letter" and not pipeline.dead_letter:
         findings.error(
             pipeline.place,
-            f"pipeline {pipeline.name!r} does not say what becomes of messages that are refused for good: set "
+            "it does not say what becomes of messages that are refused for good: set "
             'dead_letter = "ENDPOINT", or on_refusal = "stop" or "drop"',
         )
     if policy != "dead_letter" and pipeline.dead_letter:

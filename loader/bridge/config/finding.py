@@ -23,11 +23,16 @@ class Finding:
         return f"{self.place}: {self.severity}: {self.text}"
 
 
+def in_order(findings: Iterable[Finding]) -> list[Finding]:
+    """By place, each once: a block that stands for several pipelines is looked at for each of them."""
+    return sorted(dict.fromkeys(findings), key=lambda finding: (finding.place.line, finding.place.column))
+
+
 class InvalidConfiguration(ConfigurationError):
     """The file cannot be run (exit code 78). Its text names every error."""
 
     def __init__(self, findings: Iterable[Finding]) -> None:
-        self.findings = sorted(findings, key=lambda finding: (finding.place.line, finding.place.column))
+        self.findings = in_order(findings)
         errors = [finding for finding in self.findings if finding.severity == "error"]
         super().__init__("; ".join(f"{finding.place}: {finding.text}" for finding in errors))
 

@@ -11,7 +11,7 @@ from loader.bridge.config import blocks as declared
 from loader.bridge.config.check import check
 from loader.bridge.config.endpoints import COMMON, GUARANTEED, KINDS
 from loader.bridge.config.expand import expand_mirror, expand_replicate
-from loader.bridge.config.finding import Finding, Findings, InvalidConfiguration, allowed
+from loader.bridge.config.finding import Finding, Findings, InvalidConfiguration, allowed, in_order
 from loader.bridge.config.hcl import parse, read_file
 from loader.bridge.config.model import Configuration, Criticality, Endpoint, Lookup, Pipeline, StageSpec, TestBlock
 from loader.bridge.config.options import read_options
@@ -63,7 +63,7 @@ def examine(path: str | Path, environ: Mapping[str, str] | None = None) -> list[
                 make_format(pipeline.format, pipeline.format_options)
             except ConfigurationError as error:
                 findings.error(pipeline.place, str(error))
-    return sorted(findings.all, key=lambda finding: (finding.place.line, finding.place.column))
+    return in_order(findings.all)
 
 
 def read_configuration(
