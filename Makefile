@@ -2,7 +2,7 @@
 #   make demo    the whole product for a few seconds on parts of its own
 #   make test    all tests; `make test TESTS=tests/unit` some of them
 #   make lint    ruff and mypy
-#   make bench   the figures of the README; `make bench-long` the slow ones, an hour
+#   make bench   all benchmarks and one report, 15 minutes; `make bench-long` the slow ones, an hour
 #   make venv    only the set-up
 #   make lock    renew requirements.txt
 
@@ -43,18 +43,12 @@ format: $(STAMP)
 	@$(BIN)/ruff check --fix $(CHECKED)
 	@$(BIN)/ruff format $(CHECKED)
 
-# Under 15 minutes on two cores; each line prints the command that repeats it with the figures of the README.
+# One report of all; `make bench ARGS='--write README.md'` keeps the records and renews the README's page from them.
 bench: $(STAMP)
-	@$(BIN)/loader bench load --prefill 300000 --repetitions 3 $(ARGS)
-	@$(BIN)/loader bench run --prefill 300000 --repetitions 1 $(ARGS)
-	@$(BIN)/loader bench bridge $(ARGS)
-	@$(BIN)/loader bench gps $(ARGS)
-	@$(BIN)/loader bench fleet --messages 60000 --calibrate 50000 $(ARGS)
+	@$(BIN)/loader bench all $(ARGS)
 
 bench-long: $(STAMP)
-	@$(BIN)/loader bench latency $(ARGS)
-	@$(BIN)/loader bench soak --minutes 30 $(ARGS)
-	@$(BIN)/loader bench fleet $(ARGS)
+	@$(BIN)/loader bench all --long $(ARGS)
 
 # For every Python and platform at once; hashes, and no index: the lock must hold wherever packages come from.
 lock: $(STAMP)

@@ -7,7 +7,7 @@ import importlib.util
 
 import typer
 
-VERBS = ("load", "run", "soak", "bridge", "gps", "latency", "fleet", "simulate")
+VERBS = ("load", "run", "soak", "bridge", "gps", "latency", "fleet", "simulate", "suite")
 
 
 def register(app: typer.Typer) -> None:

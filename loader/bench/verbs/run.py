@@ -135,9 +135,9 @@ def show(found: dict[str, Any]) -> None:
         )
         if ratio is not None:
             goals.append((kind, f"{GOAL_RATIO:g} times less", f"{ratio:.1f}", judged(ratio >= GOAL_RATIO)))
-        share = result["share_of_ceilings"]["wall"]
-        goals.append((kind, f"{GOAL:.0%} of the slower ceiling", f"{share:.0%}", judged(share >= GOAL)))
-        if kind == "memory":
+        if kind == "memory":  # the emulator's own pace is the ceiling of everything else
+            share = result["share_of_ceilings"]["wall"]
+            goals.append((kind, f"{GOAL:.0%} of the slower ceiling", f"{share:.0%}", judged(share >= GOAL)))
             rate = mine["messages_per_second_wall"]
             goals.append((kind, f"{GOAL_RATE:,} msg/s sustained", f"{rate:,}", judged(rate >= GOAL_RATE)))
     print_table(
