@@ -21,6 +21,9 @@ from loader.bench.fleet import fleet, stored
 from loader.bench.fleet.broker import open_broker
 from loader.bench.fleet.plan import FleetPlan
 from loader.bench.server import database
+from loader.errors import LoaderError
+from loader.local.emulator import EmulatorProcess, find_emulator
+from loader.local.postgres import Postgres
 
 pytestmark = pytest.mark.timeout(170)
 QUIET = ["--preemptions", "0", "--kills", "0", "--restarts", "0", "--cuts", "0", "--redeliveries", "0"]
@@ -115,3 +118,25 @@ def test_a_receipt_finds_what_somebody_changed_in_the_tables(monkeypatch: pytest
     assert len(receipt["gaps"]) == 1
     assert "fleet/1/9999999: no event of this run" in receipt["content"]["examples"]
     assert "1 missing" in receipt["complaint"]
+
+
+@pytest.mark.emulator
+def test_a_fleet_on_the_official_emulator_and_a_given_postgres_is_judged_by_the_database(
+    tmp_path: Path, postgres: Postgres
+) -> None:
+    try:
+        found = find_emulator()
+    except LoaderError as missing:
+        pytest.skip(str(missing))
+    with EmulatorProcess(found) as emulator:
+        process = start(
+            tmp_path, "--messages", "1000", "--max", "1", "--window", "0.5", "--emulator", emulator.endpoint,
+            "--database-url", postgres.url, "--preemptions", "0", "--kills", "0", "--json",
+        )  # fmt: skip
+        said, errors = process.communicate()
+    assert process.returncode == 0, errors
+    results = json.loads(said)["results"]
+    assert results["receipt"]["balanced"]
+    assert (results["faults"]["streams_cut"], results["faults"]["postgres_restarts"]) == (0, 0)
+    assert "no restarts" in errors
+    assert "no faults to offer" in errors

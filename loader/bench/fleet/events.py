@@ -90,10 +90,6 @@ class Events:
             return b"\xff\xfe\x00" + str(number).encode()
         return f"[[{number}]]".encode()
 
-    def table(self, number: int) -> str:
-        """Its root table."""
-        return TABLES[self._draws(number)[0] % len(TABLES)]
-
     def _draws(self, number: int) -> tuple[int, ...]:
         return _numbers(blake2b(_pair(self._seed, number)).digest())
 

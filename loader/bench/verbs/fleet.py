@@ -71,9 +71,9 @@ def fleet(
             help="Use this Postgres (a fresh database of it, no restarts) instead of our own.",
         ),
     ] = None,
-    pubsub: Annotated[
+    emulator: Annotated[
         str | None,
-        typer.Option("--pubsub", envvar=_PUBSUB, metavar="HOST:PORT", help="Use this emulator instead of our own."),
+        typer.Option("--emulator", envvar=_PUBSUB, metavar="HOST:PORT", help="Use this instead of a server of ours."),
     ] = None,
     save: Save = False,
     results: Results = DEFAULT_RESULTS,
@@ -139,7 +139,7 @@ def fleet(
     with Interrupt() as interrupt, contextlib.ExitStack() as stack:
         with interrupt.hold():
             server = stack.enter_context(database(database_url))
-            broker = stack.enter_context(open_broker(pubsub, note))
+            broker = stack.enter_context(open_broker(emulator, note))
         if server.ours is None and restarts:
             note("the Postgres server is not ours: no restarts")
         found = run_fleet(server, broker, plan, note, interrupt.hold)
