@@ -8,12 +8,16 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 _STOP_SECONDS = 60.0
+_LAST_REMARKS_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +35,7 @@ class Part:
 
 SHORT = (
     Part("load", ("--prefill", "300000", "--repetitions", "3")),
-    Part("run", ("--prefill", "300000", "--repetitions", "3")),
+    Part("run", ("--prefill", "300000", "--messages", "200000", "--repetitions", "2")),
     Part("bridge", ("--messages", "200000")),
     Part("gps", ("--repetitions", "2")),
     Part("fleet", ("--messages", "60000")),
@@ -85,26 +89,52 @@ def run_suite(
 
 
 def run_part(part: Part, note: Callable[[str], None]) -> Outcome:
-    """One part in a process of its own; its remarks go to `note` as they come. When this one is interrupted so is the
-    part, which then ends the servers that it started."""
+    """One part in a process of its own; its remarks go to `note` as they come, from a thread.
+
+    When this process is interrupted so is the part, which then ends the servers that it started.
+    """
     started = time.monotonic()
-    said: list[str] = []
-    # A file and not a pipe for the record: nobody reads it while the remarks are read.
+    said: deque[str] = deque(maxlen=10)
+
+    def read(lines: Iterable[bytes]) -> None:
+        for line in lines:
+            said.append(line.decode("utf-8", "replace").rstrip())
+            note(f"  {part.name} {time.monotonic() - started:4.0f} s: {said[-1]}")
+
+    # A file and not a pipe for the record: nobody reads it while the part runs.
     with tempfile.TemporaryFile() as answer:
-        with subprocess.Popen(part.command, stdin=subprocess.DEVNULL, stdout=answer, stderr=subprocess.PIPE) as process:
-            try:
-                assert process.stderr is not None
-                for line in process.stderr:
-                    text = line.decode("utf-8", "replace").rstrip()
-                    said = [*said[-9:], text]
-                    note(f"  {part.name} {time.monotonic() - started:4.0f} s: {text}")
-                code = process.wait()
-            except BaseException:
-                _end(process)
-                raise
+        process = subprocess.Popen(part.command, stdin=subprocess.DEVNULL, stdout=answer, stderr=subprocess.PIPE)
+        # A thread, and one that is not waited for in the end: a server that a broken part left behind holds the pipe.
+        reader = threading.Thread(target=read, args=(process.stderr,), name=f"remarks of {part.name}", daemon=True)
+        reader.start()
+        try:
+            code = process.wait()
+        except BaseException:
+            _end(process)
+            raise
+        finally:
+            reader.join(_LAST_REMARKS_SECONDS)
+            if not reader.is_alive() and process.stderr is not None:
+                process.stderr.close()
         answer.seek(0)
         record = _record(answer.read())
-    return Outcome(part, time.monotonic() - started, code, record, said)
+    return Outcome(part, time.monotonic() - started, code, record, list(said))
+
+
+@contextmanager
+def ended_in_order() -> Iterator[None]:
+    """SIGTERM ends a run as Ctrl-C does: through the clean-up of all that was started. So does Ctrl-C where a shell had
+    it ignored, which the processes would inherit."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    former = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in former.items():
+            signal.signal(number, handler)
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
@@ -114,6 +144,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
             process.wait(_STOP_SECONDS)
         except subprocess.TimeoutExpired:
             process.kill()
+            process.wait()
 
 
 def _record(answer: bytes) -> dict[str, Any] | None:

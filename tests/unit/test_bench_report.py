@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import copy
 import json
+import os
+import signal
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +20,7 @@ from loader.bench.report.loading import ceilings
 from loader.bench.report.page import BEGIN, END, page, record_section, renew, sections
 from loader.bench.report.records import newest, read_records
 from loader.bench.report.section import Section, markdown, micros, whole
-from loader.bench.suite import LONG, SHORT, Part, run_suite, there
+from loader.bench.suite import LONG, SHORT, Part, ended_in_order, run_suite, there
 from loader.cli import app
 from loader.errors import LoaderError
 
@@ -211,6 +214,28 @@ def test_a_suite_runs_each_part_in_a_process_of_its_own_and_goes_on_after_one_th
     assert outcomes[1].record is not None
     assert outcomes[1].record["benchmark"] == "simulate"
     assert notes[0] == "1 of 2: loader bench load --shape round"
+
+
+class Waiting(Part):
+    """A part that remarks its process id and then waits."""
+
+    @property
+    def command(self) -> list[str]:
+        return [sys.executable, "-c", "import os, sys, time; print(os.getpid(), file=sys.stderr); time.sleep(60)"]
+
+
+def test_an_interrupt_ends_the_part_too() -> None:
+    pids: list[int] = []
+
+    def interrupt(text: str) -> None:
+        if not pids and "s: " in text:
+            pids.append(int(text.rpartition(" ")[2]))
+            signal.raise_signal(signal.SIGTERM)
+
+    with pytest.raises(KeyboardInterrupt), ended_in_order():
+        run_suite([Waiting("waiting")], interrupt)
+    with pytest.raises(ProcessLookupError):
+        os.kill(pids[0], 0)
 
 
 def test_every_part_is_a_verb_with_options_that_it_has() -> None:

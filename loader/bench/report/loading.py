@@ -133,11 +133,12 @@ def ceiling_section(records: dict[str, Record]) -> Section | None:
                     share(by_cpu),
                 )
             )
-    both = ", ".join(f"{share(one['cpu_of_both'])} with {SERVERS.get(kind, kind)}" for kind, one in found.items())
+    both = ", ".join(f"{share(one['cpu_of_both'])} ({SERVERS.get(kind, kind)})" for kind, one in found.items())
     text = (
-        "What no worker can do without, each done alone. A worker's messages/s end to end over those of the slower "
-        "ceiling is how far it is from the best there can be; both ceilings together are "
-        f"{both} of a worker's CPU, the rest is parsing, identity, types and rows."
+        "What no worker can do without, each done alone. How far a worker is from the best there can be: its messages "
+        "a second between the first commit and the last, over those of the slower ceiling (by time); the ceiling's "
+        f"CPU a message over the worker's (by CPU). Both ceilings together are {both} of a worker's CPU; the rest is "
+        "parsing, identity, types and rows."
     )
     columns = ("Pub/Sub", "ceiling", "CPU µs a message", "messages/s by time", "a worker reaches, by time", "by CPU")
     return Section("Ceilings", text, columns, tuple(rows), records["run"])

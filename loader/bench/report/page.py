@@ -7,7 +7,7 @@ from loader.bench.report.goals import Goal, goals
 from loader.bench.report.lasting import fleet_section, latency_section, soak_section
 from loader.bench.report.loading import ceiling_section, load_section, run_section
 from loader.bench.report.records import Record
-from loader.bench.report.section import Section, markdown
+from loader.bench.report.section import Section, markdown, wrapped
 
 BEGIN = "<!-- figures: begin (renewed by `loader bench report --write README.md`) -->"
 END = "<!-- figures: end -->"
@@ -22,7 +22,7 @@ _SECTIONS = {
 }
 _READING = (
     "`make bench` runs the benchmarks and prints this report, `make bench-long` the slow ones; "
-    "`loader bench all --write README.md` renews this page too.\n\n"
+    "`loader bench all --write README.md` renews this page too. "
     "Everything runs on loopback, with the servers on the same cores; CPU is the process's own, imports left out. "
     "Figures are medians, in brackets stand the least and the most. A shared machine's speed varies by a factor of two "
     "from minute to minute: ratios within one run hold, absolute figures are of that hour."
@@ -85,7 +85,7 @@ def _place(record: Record) -> str:
 def page(records: dict[str, Record]) -> str:
     """The page of the README."""
     parts = [goal_section(goals(records)), *sections(records), record_section(records)]
-    return _READING + "\n\n" + "\n".join(markdown(part) for part in parts)
+    return wrapped(_READING) + "\n\n" + "\n".join(markdown(part) for part in parts)
 
 
 def renew(document: str, records: dict[str, Record]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -50,9 +51,14 @@ def megabytes(value: float | None) -> str:
     return "–" if value is None else f"{value / 1e6:,.0f}"
 
 
+def wrapped(text: str) -> str:
+    """Prose in lines of at most 120 characters."""
+    return textwrap.fill(text, 120, break_long_words=False, break_on_hyphens=False)
+
+
 def markdown(section: Section) -> str:
     """As Markdown: a heading of the third level, the text, the table."""
     cells: Sequence[Sequence[str]] = [section.columns, ["---"] * len(section.columns), *section.rows]
     table = "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in cells)
-    text = f"{section.text}\n\n" if section.text else ""
+    text = f"{wrapped(section.text)}\n\n" if section.text else ""
     return f"### {section.title}\n\n{text}{table}\n"

@@ -56,7 +56,7 @@ def everything(
     """
     from loader.bench.record import save as keep
     from loader.bench.report.records import newest
-    from loader.bench.suite import LONG, SHORT, Outcome, run_suite, there
+    from loader.bench.suite import LONG, SHORT, Outcome, ended_in_order, run_suite, there
     from loader.commands.output import note
     from loader.errors import LoaderError
 
@@ -73,7 +73,8 @@ def everything(
         if (save or write) and outcome.record is not None and not outcome.complaint:
             note(f"kept as {keep(outcome.record, results)}")
 
-    outcomes = run_suite(parts, note, finished)
+    with ended_in_order():
+        outcomes = run_suite(parts, note, finished)
     failed = [outcome.complaint for outcome in outcomes if outcome.complaint]
     records = newest([outcome.record for outcome in outcomes if outcome.record is not None])
     seconds = {outcome.part.name: round(outcome.seconds) for outcome in outcomes}
