@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -230,7 +231,7 @@ def test_an_interrupt_ends_the_part_too() -> None:
     def interrupt(text: str) -> None:
         if not pids and "s: " in text:
             pids.append(int(text.rpartition(" ")[2]))
-            signal.raise_signal(signal.SIGTERM)
+            signal.pthread_kill(threading.main_thread().ident, signal.SIGTERM)
 
     with pytest.raises(KeyboardInterrupt), ended_in_order():
         run_suite([Waiting("waiting")], interrupt)
