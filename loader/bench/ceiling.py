@@ -27,19 +27,23 @@ def starts() -> Iterator[int]:
 class CopyAlone:
     """COPY of rows that are ready, in bundles as a worker's, into the worker's own tables."""
 
-    def __init__(self, target: Target, shape: str, server_pid: int | None, starts: Iterator[int]) -> None:
-        """`starts` gives the first number of each bundle, none of them twice for one target."""
+    def __init__(
+        self, target: Target, shape: str, server_pid: int | None, starts: Iterator[int], messages: int
+    ) -> None:
+        """`starts` gives the first number of each bundle, none of them twice for one target; `messages` is the worker's
+        backlog, whose bundles are not larger than it."""
         self._target, self._shape, self._server_pid, self._starts = target, shape, server_pid, starts
+        self._bundle = min(_BUNDLE, messages // _BUNDLES)
         self.costs: list[Cost] = []
 
     def run(self) -> None:
         """Measure once. What it loads stays in the tables; the rows are made outside the measured time."""
         for _ in range(_BUNDLES):
-            batch = messages(self._shape, _BUNDLE, next(self._starts))
+            batch = messages(self._shape, self._bundle, next(self._starts))
             with uncollected():
                 fitted = fitted_bundle(self._target, batch)
                 work = partial(copy_prepared, self._target.conn, self._target.dataset, fitted)
-                self.costs.append(measure(work, _BUNDLE, self._server_pid))
+                self.costs.append(measure(work, self._bundle, self._server_pid))
 
     def summary(self) -> dict[str, Any]:
         """Medians over the bundles."""

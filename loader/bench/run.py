@@ -81,7 +81,7 @@ def _measure(
     ours: list[Drained] = []
     theirs: list[Drained] = []
     pulls: list[Drained] = []
-    copies = CopyAlone(target, plan.shape, server_pid, fresh)
+    copies = CopyAlone(target, plan.shape, server_pid, fresh, plan.messages)
     streams = _STREAMS[kind]
     with pubsub(kind) as (endpoint, version):
         backlogs = _Backlogs(plan.shape, endpoint)

@@ -49,10 +49,13 @@ def test_bench_run_compares_a_worker_with_the_baseline_and_with_pulling_alone(
         "--stock-messages", "1000", "--repetitions", "1", "--prefill", "2000",
     )  # fmt: skip
     memory = record["results"]["memory"]
-    for name in ("loader", "baseline", "pull_and_ack_only"):
+    for name in ("loader", "baseline", "pull_and_ack_only", "copy_of_prepared_rows"):
         assert memory[name]["cpu_us_per_message"] > 0
         assert memory[name]["messages_per_second_wall"] > 0
     assert memory["times_less_cpu_than_baseline"] > 0
+    shares = memory["share_of_ceilings"]
+    assert shares["slower"] in ("pull_and_ack_only", "copy_of_prepared_rows")
+    assert 0 < shares["cpu"] < shares["cpu_of_both"] < 1
 
 
 def test_bench_soak_gives_slopes_with_their_errors(tmp_path: Path, database_url: str) -> None:
@@ -64,4 +67,5 @@ def test_bench_soak_gives_slopes_with_their_errors(tmp_path: Path, database_url:
     assert found["published"] >= 2_000
     assert {"resident_bytes", "connections"} <= set(found["series"])
     assert all({"slope_per_hour", "slope_error_per_hour", "flat"} <= set(one) for one in found["series"].values())
+    assert {"grows", "bound_per_hour", "verdict"} <= {*found, *found["series"]["threads"]}
     assert 0 <= found["quiet_cpu_share"] < 1
