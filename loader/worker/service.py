@@ -19,6 +19,7 @@ from loader.observe.http import HttpServer
 from loader.observe.page_source import PageSource
 from loader.settings.declaration import Settings
 from loader.worker.control import Control
+from loader.worker.memory import use_one_heap
 from loader.worker.signals import StopSignals, ignore_stop_signals
 from loader.worker.supervisor import Supervisor
 
@@ -62,6 +63,7 @@ def _cpus() -> int:
 
 
 def _work(settings: Settings, database: Database, control: Control | None, token: str) -> None:
+    use_one_heap()
     # Imported here: a supervisor does without dlt and gRPC, and so without half of their memory.
     from loader.dead_letter.export import make_export_thread
     from loader.observe.endpoints import Worker as Process
