@@ -6,6 +6,8 @@ from __future__ import annotations
 import io
 import itertools
 import json
+import subprocess
+import sys
 import time
 from typing import Any
 
@@ -281,6 +283,11 @@ def feed(count: int, number: int = 1) -> list[bytes]:
     made = records(1, 20, 100, 1_796_054_400_000)
     encode = Encoder(schema(), number)
     return [value for (_, value, _), _ in zip(messages(made, encode), range(count), strict=False)]
+
+
+def test_what_reads_columns_is_loaded_before_the_first_message_comes():
+    text = "import sys; from loader.bridge.formats.avro import Avro; Avro(None).start(); assert 'polars' in sys.modules"
+    subprocess.run([sys.executable, "-c", text], check=True)
 
 
 def test_functions_and_columns_give_the_same_bytes_as_the_single_way():

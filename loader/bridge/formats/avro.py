@@ -120,8 +120,10 @@ class Avro:
         self._json = Json()
 
     def start(self) -> None:
-        """Load the newest schema of the subject, if one is named. A registry that is down is asked again when the
-        first message comes."""
+        """Load the newest schema of the subject, if one is named, and what reads columns: no message is to wait for
+        either. A registry that is down is asked again when the first message comes."""
+        if self.columnar:
+            _reader_of_columns()
         if self._subject:
             try:
                 number = self.schemas.fetch_newest(self._subject)
@@ -184,13 +186,19 @@ def schema_id(value: bytes) -> int:
     return int.from_bytes(value[1:PREFIX_BYTES], "big")
 
 
-def _columns(schema: Any) -> Any:
+def _reader_of_columns() -> Any:
+    """The module, None without the extra bridge-fast."""
     try:
-        from loader.bridge.formats.avro_columns import Columns, readable
+        from loader.bridge.formats import avro_columns
     except ImportError:
-        return False  # the extra bridge-fast is not installed
+        return None
+    return avro_columns
+
+
+def _columns(schema: Any) -> Any:
+    module = _reader_of_columns()
     is_record = isinstance(schema, dict) and schema["type"] == "record"
-    return Columns(schema) if is_record and readable(schema) else False
+    return module.Columns(schema) if module and is_record and module.readable(schema) else False
 
 
 def by_schema(values: Sequence[bytes]) -> dict[int, Sequence[int]]:
