@@ -25,9 +25,7 @@ class LoadReport:
     rows: int
     tables: dict[str, int] = field(default_factory=dict)
     """Rows of each table."""
-    events_by_table: dict[str, int] = field(default_factory=dict)
     oldest_by_table: dict[str, float] = field(default_factory=dict)
-    newest_by_table: dict[str, float] = field(default_factory=dict)
     duplicates: int = 0
     dead_letters: int = 0
     letters_by_reason: dict[tuple[str, str], int] = field(default_factory=dict)
@@ -47,10 +45,6 @@ class LoadReport:
 def report_of(bundle: Bundle | None, loaded: Loaded, committed_at: float) -> LoadReport:
     """Sum a load up; once a load, so that the way of a message stays short."""
     load, fitted = loaded.load, loaded.load.fitted
-    ages = {
-        root: (committed_at - min(moments) / 1e6, committed_at - max(moments) / 1e6)
-        for root, moments in load.moments.items()
-    }
     tables = {rows.plan.table.name: len(rows.rows) for rows in load.tables()}
     letters: dict[tuple[str, str], int] = {}
     for letter in load.letters:
@@ -63,9 +57,7 @@ def report_of(bundle: Bundle | None, loaded: Loaded, committed_at: float) -> Loa
         events=load.live,
         rows=sum(tables.values()),
         tables=tables,
-        events_by_table={root: len(moments) for root, moments in load.moments.items()},
-        oldest_by_table={root: oldest for root, (oldest, _newest) in ages.items()},
-        newest_by_table={root: newest for root, (_oldest, newest) in ages.items()},
+        oldest_by_table={root: committed_at - min(moments) / 1e6 for root, moments in load.moments.items()},
         duplicates=len(load.duplicates) + len(fitted.duplicates),
         dead_letters=len(load.letters),
         letters_by_reason=letters,
@@ -91,6 +83,7 @@ def log_load(report: LoadReport) -> None:
         extra={
             "load_id": report.load_id,
             "closed_by": report.closed_by,
+            "messages": report.messages,
             "events": report.events,
             "rows": report.rows,
             "tables": dict(list(report.tables.items())[:20]),
