@@ -237,6 +237,19 @@ def test_rows_by_columns_are_published_as_the_frames_that_they_stand_for(odd):
     assert sent_now == sum(counts) - half
 
 
+def test_rows_by_columns_that_were_not_taken_are_sent_again_as_the_same_bytes():
+    channel = _Channel()
+    sink = PubsubSink("out", "projects/p/topics/t", lambda: channel, None, None)  # type: ignore[arg-type]
+    values = [json.dumps(ORDER).encode()] * 3
+    made = flatten('each = "items"').sift(columns(values, JSON)).frames
+    sink.send(made[1:5], Share(), 100.0)
+    sink.flush()
+    assert sink._body([made[1:3], made[3:5]]) == channel.bodies[0]
+    assert [each.index for each in made[1:5]] == [(1,), (0,), (1,), (0,)]
+    assert (made[-1].offset, made[0].key, len(made[4:9])) == (2, b"key", 2)
+    sink.close(time.monotonic())
+
+
 # In columns
 
 pytest.importorskip("polars")
