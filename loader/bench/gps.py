@@ -214,7 +214,7 @@ def _bridges(
 
 def _measured(bridges: list[BridgeProcess], count: int) -> dict[str, float]:
     deadline = time.monotonic() + _PATIENCE
-    rows = _rows_of(count)
+    rows = links_of(count)
     first = _reading(bridges)
     while first["rows"] < rows * WARM:
         _wait(deadline, first, rows)
@@ -238,7 +238,7 @@ def _measured(bridges: list[BridgeProcess], count: int) -> dict[str, float]:
     }
 
 
-def _rows_of(count: int) -> int:
+def links_of(count: int) -> int:
     """Links of the first `count` records of `values`."""
     pool = [len(each["path"]) for each in islice(records(1, 1_000, 1_000, _START), min(count, _DIFFERENT))]
     return sum(islice(cycle(pool), count))

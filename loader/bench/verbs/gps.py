@@ -16,7 +16,7 @@ def register(app: typer.Typer) -> None:
 
 
 def gps(
-    records: Annotated[int, typer.Option("--records", min=50_000, metavar="N", help="Records a figure.")] = 150_000,
+    records: Annotated[int, typer.Option("--records", min=20_000, metavar="N", help="Records a figure.")] = 150_000,
     repetitions: Annotated[int, typer.Option("--repetitions", min=1, metavar="N", help="Runs a figure.")] = 3,
     way: Annotated[
         list[str] | None, typer.Option("--way", metavar="NAME", help="records or columns; repeatable.")
