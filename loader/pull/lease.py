@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from itertools import groupby, repeat
 
 from loader.message.message import Message
 
@@ -42,8 +43,7 @@ class Leases:
     def __init__(self, clock: Callable[[], float] = time.monotonic, seconds: int = SECONDS) -> None:
         self.now = clock
         self.seconds = seconds
-        """Length of a lease."""
-        """Seconds on the clock that leases are counted by."""
+        """Length of a lease, in seconds on the clock."""
         self._lock = threading.Lock()
         self._by_ack_id: dict[str, Batch] = {}
         self._batches: dict[int, Batch] = {}  # oldest renewal first
@@ -70,7 +70,7 @@ class Leases:
         batch = Batch(owner, generation, ack_ids, len(ack_ids), size, now, now + self.seconds)
         with self._lock:
             before = len(self._by_ack_id)
-            self._by_ack_id.update(dict.fromkeys(ack_ids, batch))
+            self._by_ack_id.update(zip(ack_ids, repeat(batch)))
             if len(self._by_ack_id) != before + len(ack_ids):
                 self._adopt(batch)
             self._batches[id(batch)] = batch
@@ -90,23 +90,26 @@ class Leases:
 
     def release(self, messages: Iterable[Message]) -> list[str]:
         """Hold these no longer; returns the ack ids of those that were held, each once."""
-        released: list[str] = []
-        append = released.append
+        messages = list(messages)
+        ack_ids = [message.ack_id for message in messages]
         with self._lock:
-            pop = self._by_ack_id.pop
-            for message in messages:
-                ack_id = message.ack_id
-                batch = pop(ack_id, None)
-                if batch is None:
-                    continue
-                append(ack_id)
-                size = len(message.data)
-                batch.bytes -= size
-                self._bytes -= size
-                batch.left -= 1
-                if batch.left == 0:
-                    self._drop(batch)
-        return released
+            batches = list(map(self._by_ack_id.pop, ack_ids, repeat(None)))
+            start = 0
+            # What came in one response mostly goes in one bundle, in a row.
+            for batch, run in groupby(batches):
+                end = start + len(list(run))
+                if batch is not None:
+                    self._let_go(batch, messages[start:end])
+                start = end
+        return [ack_id for ack_id, batch in zip(ack_ids, batches, strict=True) if batch is not None]
+
+    def _let_go(self, batch: Batch, messages: list[Message]) -> None:
+        size = sum([len(message.data) for message in messages])
+        batch.bytes -= size
+        self._bytes -= size
+        batch.left -= len(messages)
+        if batch.left == 0:
+            self._drop(batch)
 
     def release_all(self) -> list[str]:
         """Hold nothing any more; returns the ack ids of all that was held."""
