@@ -137,6 +137,11 @@ class Flow:
             self.in_flight < self._limits.messages and self.in_flight_bytes < self._limits.bytes and self.halted is None
         )
 
+    @property
+    def queued(self) -> int:
+        """Batches that wait for it, about."""
+        return self._queue.qsize()
+
     def until_room(self, deadline: float) -> bool:
         """Wait until it may be given more, at most until `deadline` (time.monotonic)."""
         with self._settled:

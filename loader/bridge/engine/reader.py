@@ -31,6 +31,7 @@ log = logging.getLogger(__name__)
 
 READ_MESSAGES = 1_000
 _GRACE_SECONDS = 0.05
+_MOST_LINGERS = 7
 REJOIN_MESSAGES = 5_000
 """A pipeline that is no further behind comes back."""
 
@@ -184,13 +185,18 @@ class Reader:
         self._source.pause(bool(blocked) or not self._attached)
         if not blocked:
             self._blocked_since = None
-            return self._source.read(READ_MESSAGES, self._pace.linger if self._attached else 0.1)
+            return self._source.read(READ_MESSAGES, self._linger() if self._attached else 0.1)
         if self._blocked_since is None:
             self._blocked_since = now
         elif now - self._blocked_since > self._pace.part and len(blocked) < len(self._attached):
             self._part_all(blocked)
             self._blocked_since = None
         return self._source.read(READ_MESSAGES, 0.01)
+
+    def _linger(self) -> float:
+        """Longer where all pipelines have batches waiting: nobody would get to this one sooner, and larger batches
+        take less of a processor that is short."""
+        return self._pace.linger * (1 + min(_MOST_LINGERS, min(flow.queued for flow in self._attached)))
 
     def _dispatch(self, batch: Batch) -> None:
         if not batch.positions and not batch.tokens:
