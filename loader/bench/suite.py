@@ -37,7 +37,7 @@ SHORT = (
     Part("load", ("--prefill", "300000", "--repetitions", "3")),
     Part("run", ("--prefill", "300000", "--messages", "200000", "--repetitions", "2")),
     Part("bridge", ("--messages", "200000")),
-    Part("gps", ("--repetitions", "2")),
+    Part("gps", ("--processes", "1", "--repetitions", "2")),
     Part("fleet", ("--messages", "60000")),
 )
 """Under 15 minutes on two cores."""
