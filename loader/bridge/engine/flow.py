@@ -109,9 +109,12 @@ class Flow:
         self._stop = threading.Event()
         self._tell_at = 0.0
         self._untold = 0
-        self._room_wanted = False
+        self._room_wanted = 0
         self.in_flight = 0
         self.in_flight_bytes = 0.0
+        self._out = 0
+        """Of these, what sinks have and have not settled yet; a stage may make many messages of one."""
+        self._out_bytes = 0.0
         self._thread = threading.Thread(target=self._run, name=f"pipeline {name}", daemon=True)
 
     def delivery(self, sink: str) -> Delivery:
@@ -145,11 +148,11 @@ class Flow:
     def until_room(self, deadline: float) -> bool:
         """Wait until it may be given more, at most until `deadline` (time.monotonic)."""
         with self._settled:
-            self._room_wanted = True
+            self._room_wanted += 1
             try:
                 return self._settled.wait_for(lambda: self.room, max(0.0, deadline - time.monotonic()))
             finally:
-                self._room_wanted = False
+                self._room_wanted -= 1
 
     @property
     def has_stages(self) -> bool:
@@ -204,6 +207,8 @@ class Flow:
         """Finish what is in flight, at most until `deadline` (time.monotonic), and end. False when some is left."""
         done = self.until_settled(deadline)
         self._stop.set()
+        with self._settled:
+            self._settled.notify_all()
         self._queue.put(None)
         self._thread.join(max(0.1, deadline - time.monotonic()))
         for sink in [*self._sinks.values(), *([self._dead] if self._dead is not None else [])]:
@@ -245,7 +250,26 @@ class Flow:
     def _all_sinks(self) -> list[Sink]:
         return [*self._sinks.values(), *([self._dead] if self._dead is not None else [])]
 
+    def _until_sinks_have_room(self) -> bool:
+        """A message in the queue may become many: while the sinks have as many as may be in flight, it stays one.
+
+        False when the pipeline stops."""
+        full = self._full
+        if full():
+            for sink in self._all_sinks():
+                sink.flush()
+            with self._settled:
+                self._room_wanted += 1
+                self._settled.wait_for(lambda: not full() or self._stop.is_set() or self.halted is not None)
+                self._room_wanted -= 1
+        return not self._stop.is_set()
+
+    def _full(self) -> bool:
+        return self._out >= self._limits.messages or self._out_bytes >= self._limits.bytes
+
     def _process(self, work: _Work) -> None:
+        if not self._until_sinks_have_room():
+            return
         working.counts = self.counts
         found = self._through_stages(work.frames)
         if found is None:
@@ -259,6 +283,8 @@ class Flow:
         with self._settled:
             self.counts.filtered += filtered
             self._move(count - len(work.frames), size - work.size)
+            self._out += count - len(refused)
+            self._out_bytes += (count - len(refused)) * each
         for sink, some in ways:
             sink.send(some, work.share, len(some) * each)
         for frame, reason in refused:
@@ -387,7 +413,12 @@ class Flow:
             if isinstance(share, Ticket):
                 self.ages.add(share.age, count)
             self.counts.sent += count
+            self._settle_out(count, size)
             self._move(-count, -size)
+
+    def _settle_out(self, count: int, size: float) -> None:
+        self._out -= count
+        self._out_bytes = self._out_bytes - size if self._out > 0 else 0.0
 
     def _buried(self, share: Share, count: int, size: float) -> None:
         if count:
@@ -398,8 +429,12 @@ class Flow:
     def _refused(self, share: Share, frame: Frame, sink: str, reason: str, size: float) -> None:
         place = f"{frame.topic}/{frame.partition}/{frame.offset}"
         now = time.monotonic()
-        with self._lock:
+        with self._settled:
             self.counts.dead += 1
+            if sink:
+                # It comes back to this thread's queue, which must not wait for it.
+                self._settle_out(1, size)
+                self._settled.notify_all()
             told, self._untold = (self._untold, 0) if now >= self._tell_at else (None, self._untold + 1)
             if told is not None:
                 self._tell_at = now + TELL_SECONDS
