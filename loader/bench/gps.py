@@ -41,6 +41,7 @@ _PROJECT = "projects/bench/topics"
 _START = 1_796_054_400_000
 _PATIENCE = 600.0
 _DIFFERENT = 5_000
+_WARM_SECONDS = 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,10 +124,17 @@ def run_age(way: str, rate: float, seconds: float, burst: float) -> dict[str, fl
         bridge[0].await_ready()
         # By many devices: the broker keeps 5 MiB of a partition, and drops the rest without a word.
         pool = [(b"%d" % number, value, 0) for number, value in enumerate(values(_DIFFERENT))]
-        # The first records wait for the group to form: they are not what is measured.
-        produce(brokers, "gps", islice(cycle(pool), int(rate)), rate, Sent())
-        before = _settled(bridge[0])
-        produce(brokers, "gps", islice(cycle(pool), int(rate * seconds)), rate, sent := Sent())
+        # One producer for both: a new one takes half a second to begin, and then sends what has gathered at once.
+        warm, total, before = int(rate * _WARM_SECONDS), int(rate * (_WARM_SECONDS + seconds)), bridge[0].metrics()
+
+        def feed() -> Iterator[tuple[bytes, bytes, int]]:
+            nonlocal before
+            for number, each in enumerate(islice(cycle(pool), total)):
+                if number == warm:
+                    before = bridge[0].metrics()
+                yield each
+
+        produce(brokers, "gps", feed(), rate, sent := Sent())
         after = _settled(bridge[0])
         found = {
             "rate": round(sent.records / sent.seconds),
