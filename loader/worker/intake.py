@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from loader.dead_letter.letter import Letter, letter_of_message
+from loader.message import cloudevent
 from loader.message.decode import Decoder
 from loader.message.identity import digest, message_identity, publisher_identity
 from loader.message.message import Event, Message, Refused
@@ -101,6 +103,12 @@ class Intake:
         return json_text(clean(dict(event.message.attributes), Cleaned()), True)
 
     def _raw(self, event: Event) -> str:
-        if event.message.data.lstrip()[:1] == b"[" or event.identity.rpartition("/")[0]:
+        body = self.decoder.body(event.message)
+        attributes = event.message.attributes
+        if cloudevent.mode(attributes) == "binary" and not (body and cloudevent.has_json_data(attributes)):
+            # The data alone, as its column holds it: a text, bytes in base64, or nothing.
+            data = next(iter(cloudevent.text_data(attributes, body).values()), None)
+            return json_text(clean(data, Cleaned()), True)
+        if body.removeprefix(codecs.BOM_UTF8).lstrip()[:1] == b"[" and cloudevent.mode(attributes) != "binary":
             return json_text(self._exact(event), True)
-        return jsonb_text(self.decoder.body(event.message))
+        return jsonb_text(body)
