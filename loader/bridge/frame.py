@@ -217,7 +217,7 @@ class Frame:
         if self._changed is None and (self.format is None or self.format is payload.format):
             return payload.value
         fields = self.exact_fields
-        return None if fields is None else (self.format or payload.format).encode(fields)
+        return None if fields is None and payload.value is None else (self.format or payload.format).encode(fields)
 
 
 def _with(fields: Any, path: Sequence[str], value: Any) -> Any:

@@ -326,3 +326,46 @@ def test_only_googles_metadata_server_is_believed(flavour, found):
 
 def test_no_metadata_server_is_no_error():
     assert ask_metadata("instance/zone", "127.0.0.1:1") is None
+
+
+@pytest.mark.parametrize("sinks", ["[]", "null"])
+def test_a_pipeline_without_a_sink_is_refused_for_it_would_throw_every_message_away(sinks):
+    text = ENDPOINTS + pipeline().replace('["out"]', sinks)
+    assert "sinks" in errors(text)
+    assert "to is empty" in errors(ENDPOINTS + 'replicate "r" {\n source = "in"\n to = []\n on_refusal = "stop"\n}\n')
+
+
+@pytest.mark.parametrize("option", ["source = null", "sinks = null"])
+def test_null_is_no_value_for_what_a_block_needs(option):
+    name = option.split()[0]
+    lines = pipeline().replace('source = "in"', "").replace('sinks = ["out"]', "")
+    other = 'sinks = ["out"]' if name == "source" else 'source = "in"'
+    assert f"needs {name}" in errors(ENDPOINTS + lines.replace("{", f"{{\n {option}\n {other}", 1))
+    assert "needs when" in errors(ENDPOINTS + pipeline(more='stage "filter" {\n when = null\n}'))
+
+
+def test_a_stage_that_does_nothing_is_told(tmp_path):
+    stages = ['"set" { }', '"drop_fields" { }', '"rename" { fields = { } }', '"copy_field" { from = "a" }']
+    text = ENDPOINTS + pipeline(more="\n".join(f"stage {each}" for each in stages))
+    assert len([each for each in findings(tmp_path, text, "warning") if "does nothing" in each]) == 4
+
+
+@pytest.mark.parametrize("name", ["", "a..b", "b."])
+def test_names_of_fields_to_set_are_paths(name):
+    assert "paths of fields" in errors(ENDPOINTS + pipeline(more=f'stage "set" {{ fields = {{ "{name}" = 1 }} }}'))
+
+
+def test_a_file_may_begin_with_a_byte_order_mark(tmp_path):
+    path = tmp_path / "f.hcl"
+    path.write_bytes(b"\xef\xbb\xbf" + (ENDPOINTS + pipeline()).encode())
+    assert [finding for finding in examine(path, {}) if finding.severity == "error"] == []
+
+
+def test_what_nests_without_end_is_refused_and_long_chains_are_not(tmp_path):
+    deep = "[" * 3_000 + "]" * 3_000
+    assert "nested" in findings(tmp_path, f"bridge {{\n name = {deep}\n}}\n", "error")[0]
+    chain = " || ".join(f"payload.a == {number}" for number in range(3_000))
+    text = ENDPOINTS + pipeline(more=f'stage "filter" {{ when = "{chain}" }}')
+    assert findings(tmp_path, text, "error") == []
+    text = ENDPOINTS + pipeline(more=f'stage "filter" {{ when = "{" + ".join(["payload.a"] * 3_000)} == 1" }}')
+    assert "operators in a row" in findings(tmp_path, text, "error")[0]

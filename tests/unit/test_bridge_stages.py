@@ -9,6 +9,7 @@ import pytest
 from loader.bridge.config.load import parse_configuration
 from loader.bridge.formats.json import Json
 from loader.bridge.frame import Frame, Payload, Unavailable
+from loader.bridge.sources.file import FileSource
 from loader.bridge.stages.rate import Rate
 from loader.bridge.stages.registry import build, kinds
 from loader.bridge.stages.stage import Outcome, Stage
@@ -348,3 +349,36 @@ def test_a_ring_of_mirrors_delivers_everywhere_and_ends():
     assert arrived["a"] == 0
     assert arrived["b"] >= 1
     assert arrived["c"] >= 1
+
+
+def test_set_works_out_what_stands_in_lists_and_maps_and_makes_new_ones_for_each_message():
+    stage = 'stage "set" { fields = { x = [payload.a, 1], y = { q = payload.b.c, r = [key] } } }'
+    found = one(stage, b'{"a":1,"b":{"c":12345678901234567890123}}').value()
+    assert found is not None
+    assert JSON.decode(found)["x"] == [1, 1]
+    assert b'"y":{"q":12345678901234567890123,"r":["k"]}' in found.replace(b" ", b"")
+
+
+def test_paths_may_begin_with_payload_wherever_a_field_is_named():
+    assert one('stage "set" { fields = { "payload.x" = 1 } }', b"{}").value() == b'{"x":1}'
+    assert one('stage "rename" { fields = { "payload.a" = "payload.z" } }', b'{"a":1}').value() == b'{"z":1}'
+
+
+def test_a_lone_surrogate_is_copied_to_no_header():
+    stage = 'stage "copy_field" {\n from = "a"\n to_header = "x"\n}'
+    assert "lone surrogate" in refusal(stage, b'{"a":"\\ud800"}')
+
+
+def test_a_payload_that_is_null_does_not_become_a_tombstone():
+    assert one('stage "convert" { to = "json" }', b" null").value() == b"null"
+
+
+def test_a_file_of_messages_takes_headers_as_a_map_and_says_what_else_it_wants(tmp_path):
+    path = tmp_path / "in.ndjson"
+    path.write_text('{"value":"x","headers":{"a":"1"}}\n{"headers":[1]}\n[]\n')
+    source = FileSource("in", str(path), JSON, lines="messages", tombstones=True)
+    source.open(None)
+    good, *bad = source.read(10, 0).frames
+    source.close(None, 0)
+    assert good.headers == [("a", b"1")]
+    assert ["a list of name and value" in str(each.payload.error) for each in bad] == [True, True]

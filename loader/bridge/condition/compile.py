@@ -62,12 +62,9 @@ def check_expression(source: str, place: Place) -> Node:
 
 def compile_value(value: Any, lookups: Lookups = no_lookups) -> Compiled:
     """A value of the configuration (an Expression or a plain value) as a function of a frame."""
-    if isinstance(value, Expression):
-        node = parse(value.text, value.place)
-    elif isinstance(value, list | tuple):
-        node = Items(tuple(Constant(each) for each in value))
-    else:
-        node = Constant(value)
+    if isinstance(value, list | tuple | Mapping):
+        return _composed(value, lookups)
+    node = parse(value.text, value.place) if isinstance(value, Expression) else Constant(value)
     maker = _Maker(lookups)
     made = maker.make(node)
     names: set[str] = set()
@@ -75,6 +72,20 @@ def compile_value(value: Any, lookups: Lookups = no_lookups) -> Compiled:
     constant = always(node, lambda fixed: maker.truth(fixed)(_NOTHING))
     shown = value.text if isinstance(value, Expression) else repr(value)
     return Compiled(shown, made, maker.truth(node), reads_payload, frozenset(names), constant, quick(node))
+
+
+def _composed(value: Any, lookups: Lookups) -> Compiled:
+    """A list or map of the configuration, expressions within it worked out: a new one for each frame, for a later
+    stage may set fields of it."""
+    names = list(value) if isinstance(value, Mapping) else None
+    parts = [compile_value(each, lookups) for each in (value.values() if isinstance(value, Mapping) else value)]
+
+    def made(frame: Frame) -> Any:
+        values = [part.value(frame) for part in parts]
+        return values if names is None else dict(zip(names, values, strict=True))
+
+    read = frozenset().union(*(part.lookups for part in parts))
+    return Compiled(repr(value), made, lambda frame: False, any(part.reads_payload for part in parts), read, False)
 
 
 def compile_condition(text_or_expression: Any, lookups: Lookups = no_lookups, place: Place | None = None) -> Compiled:

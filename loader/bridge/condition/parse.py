@@ -15,6 +15,8 @@ from loader.bridge.config.finding import allowed
 from loader.bridge.config.model import Place
 
 MAX_DEPTH = 50
+MAX_LENGTH = 100
+"""Operators in a row, && and || apart: what is walked through and called deeper than that would end the stack."""
 
 _TOKEN = re.compile(
     r"""(?P<space>(?:\s|\#[^\n]*|//[^\n]*|/\*.*?\*/)+)
@@ -126,8 +128,19 @@ class _Parser:
 
     def binary(self, least: int) -> Node:
         left = self.unary()
+        length = 0
         while self.token.kind == "sign" and _BINDING.get(self.token.value, 0) >= least:
-            operator = self.next().value
+            operator = self.token.value
+            if operator in ("&&", "||"):
+                operands = [left]
+                while self.sign(operator):
+                    operands.append(self.binary(_BINDING[operator] + 1))
+                left = _balanced(operator, operands)
+                continue
+            length += 1
+            if length > MAX_LENGTH:
+                self.fail(f"more than {MAX_LENGTH} operators in a row", self.token.offset)
+            self.next()
             left = Binary(operator, left, self.binary(_BINDING[operator] + 1))
         return left
 
@@ -227,3 +240,11 @@ def _unescape(text: str) -> str:
         return chr(int(code[1:], 16)) if len(code) == 5 else _ESCAPES.get(code, code)
 
     return _ESCAPE.sub(one, text) if "\\" in text else text
+
+
+def _balanced(operator: str, operands: list[Node]) -> Node:
+    """`a && b && c && d` as `(a && b) && (c && d)`, which says the same: a chain of thousands is no deep tree then."""
+    if len(operands) == 1:
+        return operands[0]
+    middle = (len(operands) + 1) // 2
+    return Binary(operator, _balanced(operator, operands[:middle]), _balanced(operator, operands[middle:]))

@@ -32,7 +32,7 @@ _LITERALS = {"true": True, "false": False, "null": None}
 def read_file(path: str | Path) -> Block:
     """The file as one block without kind. Raises InvalidConfiguration, or ConfigurationError if it cannot be read."""
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        text = Path(path).read_text(encoding="utf-8-sig")  # some editors begin a file with a mark
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or f"not UTF-8 at byte {error.start}"  # type: ignore[union-attr]
         raise ConfigurationError(f"{path}: cannot be read: {reason}") from None
@@ -54,7 +54,11 @@ def parse(text: str, file: str) -> Block:
         line, column, reason = explain(source, error)
         raise InvalidConfiguration([Finding("error", Place(file, line, column), reason)]) from None
     walker = _Walker(source, file)
-    body = walker.body(tree.children[0])
+    try:
+        body = walker.body(tree.children[0])
+    except RecursionError:
+        text = "lists, maps or blocks are nested too deeply"
+        raise InvalidConfiguration([Finding("error", Place(file, 1), text)]) from None
     walker.findings.check()
     return Block("", (), *body, Place(file, 1))
 

@@ -200,6 +200,11 @@ class _Reader:
         options_of = {"pipeline": declared.PIPELINE, "mirror": declared.MIRROR, "replicate": declared.REPLICATE}
         own = ("stage", "format") if any(inner.kind == "format" for inner in block.blocks) else ("stage",)
         options = read_options(block, options_of[block.kind], self.findings, others=own)
+        for each in ("sinks", "to"):
+            if options.get(each) == ():
+                # Read and committed, and sent nowhere: all of it would be lost without a word.
+                text = f"{each} is empty, so every message would be read and thrown away; name an endpoint"
+                self.findings.error(block.attributes[each].value_place, f"{text}, or set enabled = false")
         stages = tuple(spec for inner in block.blocks if inner.kind == "stage" and (spec := self.stage(inner)))
         format, format_options = self.format(block, options.get("format"))
         options |= {"format": format or "json", "format_options": format_options}

@@ -2,28 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
-
 from loader.bridge.condition.analysis import reads
 from loader.bridge.condition.parse import parse
 from loader.bridge.config.model import Pipeline, StageSpec
-from loader.bridge.config.tree import Expression
+from loader.bridge.config.tree import Expression, expressions
 
 CHANGERS = frozenset({"convert", "copy_field", "drop_fields", "flatten", "rename"})
 """Stages that read the payload without an expression that says so."""
-
-
-def expressions(value: Any) -> Iterator[Expression]:
-    """Every expression in a value or in a block's options."""
-    if isinstance(value, Expression):
-        yield value
-    elif isinstance(value, Mapping):
-        for each in value.values():
-            yield from expressions(each)
-    elif isinstance(value, list | tuple):
-        for each in value:
-            yield from expressions(each)
 
 
 def lookups_of(pipeline: Pipeline) -> dict[str, Expression]:

@@ -15,7 +15,7 @@ from loader.bridge.condition.parse import InvalidExpression
 from loader.bridge.config.finding import Findings, allowed
 from loader.bridge.config.model import Place
 from loader.bridge.config.reference import Reference
-from loader.bridge.config.tree import Block, Expression
+from loader.bridge.config.tree import Block, Expression, expressions
 from loader.bridge.stages.stage import Option
 from loader.settings.sizes import parse_size
 
@@ -62,7 +62,8 @@ def read_options(
             given = values.get(option.name) is not None
             if not given:
                 values[option.name] = option.default
-        if option.required and not given and option.name not in block.attributes:
+        written = block.attributes.get(option.name)
+        if option.required and not given and (written is None or written.value is None):
             findings.error(block.place, f"{_title(block)} needs {option.name} ({option.takes}): {option.help}")
     return values
 
@@ -76,7 +77,8 @@ def read_value(value: Any, option: Option, place: Place, findings: Findings) -> 
         findings.error(place, f'{option.name} is a secret; write secret("env:NAME") or secret("file:/path")')
         return None
     try:
-        return _read(value, option.takes, place)
+        read = _read(value, option.takes, place)
+        return {_field(name): each for name, each in read.items()} if option.by_path else read
     except InvalidExpression as error:
         findings.error(error.place, f"{option.name}: {error}")
     except ValueError as error:
@@ -175,6 +177,14 @@ def _path(value: Any, place: Place) -> tuple[str, ...]:
     return names[1:] if names[0] == "payload" and len(names) > 1 else names
 
 
+def _field(name: str) -> str:
+    """A path as the name in a map, where blanks may be part of it."""
+    names = name.split(".")
+    if not all(names):
+        raise ValueError(f'must have paths of fields such as "customer.id" as names, not {name!r}')
+    return ".".join(names[1:] if names[0] == "payload" and len(names) > 1 else names)
+
+
 def _condition(value: Any, place: Place) -> Expression | bool:
     if isinstance(value, bool):
         return value
@@ -192,8 +202,8 @@ def _expression(value: Any, place: Place) -> Expression:
 
 
 def _value(value: Any, place: Place) -> Any:
-    if isinstance(value, Expression):
-        check_expression(value.text, value.place)
+    for expression in expressions(value):
+        check_expression(expression.text, expression.place)
     return value
 
 

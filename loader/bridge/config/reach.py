@@ -28,6 +28,8 @@ def check_stages(pipeline: Pipeline, findings: Findings) -> None:
                 f'the stage "{spec.kind}" reads the payload, which is raw; set format to json or protobuf, or use '
                 "headers, key and topic only",
             )
+        if idle := _idle(spec):
+            findings.warn(spec.place, idle)
         if spec.kind == "filter":
             holds = _constant(spec.options.get("when"))
             if holds is False:
@@ -47,6 +49,19 @@ def check_stages(pipeline: Pipeline, findings: Findings) -> None:
     for sink in pipeline.sinks:
         if sink not in reachable and ended is None:
             findings.warn(pipeline.place, f"no message reaches the sink {sink!r}: no rule sends any there")
+
+
+def _idle(spec: StageSpec) -> str | None:
+    """Why a stage does nothing to any message."""
+    wanted = {
+        "set": ("fields", "headers", "key"),
+        "rename": ("fields",),
+        "drop_fields": ("fields", "headers"),
+        "copy_field": ("to", "to_header", "to_key"),
+    }.get(spec.kind)
+    if wanted is None or any(spec.options.get(each) for each in wanted):
+        return None
+    return f'the stage "{spec.kind}" does nothing: it has no {" and no ".join(wanted)}'
 
 
 def _route(pipeline: Pipeline, spec: StageSpec, findings: Findings) -> set[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -47,3 +47,15 @@ class Block:
     attributes: Mapping[str, Attribute]
     blocks: tuple[Block, ...]
     place: Place = field(compare=False)
+
+
+def expressions(value: Any) -> Iterator[Expression]:
+    """Every expression in a value or in a block's options."""
+    if isinstance(value, Expression):
+        yield value
+    elif isinstance(value, Mapping):
+        for each in value.values():
+            yield from expressions(each)
+    elif isinstance(value, list | tuple):
+        for each in value:
+            yield from expressions(each)

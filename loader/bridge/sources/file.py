@@ -19,6 +19,7 @@ from loader.errors import LoaderError
 
 READ_BYTES = 4 << 20
 MOST_LINE_BYTES = 64 << 20
+_SHAPE = "it must be an object with value or value_base64, key, headers (a map, or a list of name and value), timestamp"
 
 
 class FileSource:
@@ -97,14 +98,15 @@ class FileSource:
             return Frame(Payload(text, self._format), None, (), self._path, 0, number, 0, self._origin)
         try:
             found = orjson.loads(text)
-            headers: Headers = [(each["name"], _bytes("value", each)) for each in found.get("headers") or ()]
+            headers = _headers(found.get("headers") or ())
             payload = Payload(_bytes("value", found), self._format)
             return Frame(
                 payload, _bytes("key", found), headers, self._path, 0, number, found.get("timestamp") or 0, self._origin
             )
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             frame = Frame(Payload(text, self._format), None, (), self._path, 0, number, 0, self._origin)
-            frame.payload.error = Undecodable(f"{self._path}:{self._line} is no message: {error}")
+            reason = error if isinstance(error, ValueError) else _SHAPE
+            frame.payload.error = Undecodable(f"{self._path}:{self._line} is no message: {reason}")
             return frame
 
     def pause(self, paused: bool) -> None:
@@ -124,6 +126,12 @@ class FileSource:
         if self._file is not None and self._path != "-":
             self._file.close()
         self._file = None
+
+
+def _headers(found: Any) -> Headers:
+    if isinstance(found, dict):
+        return [(name, _bytes("value", {"value": value})) for name, value in found.items()]
+    return [(each["name"], _bytes("value", each)) for each in found]
 
 
 def _bytes(name: str, found: dict[str, Any]) -> bytes | None:

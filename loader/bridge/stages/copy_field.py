@@ -43,7 +43,11 @@ class CopyField:
             written = text(value)
             if written is None:
                 raise RefusedFrame(f"{'.'.join(self.path)} is {'null' if value is None else 'no single value'}")
-            raw = written.encode("utf-8", "surrogatepass")
+            try:
+                raw = written.encode()
+            except UnicodeEncodeError:
+                where = self.to_header or "the key"
+                raise RefusedFrame(f"{where} would hold a lone surrogate, which has no bytes") from None
             if self.to_header:
                 frame.headers = [pair for pair in frame.headers if pair[0] != self.to_header] + [(self.to_header, raw)]
             if self.to_key:

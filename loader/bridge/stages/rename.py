@@ -18,7 +18,7 @@ class Rename:
     name: ClassVar[str] = "rename"
     summary: ClassVar[str] = "Renames payload fields. A field that is not there is left alone."
     options: ClassVar[Sequence[Option]] = (
-        Option("fields", "map(path)", 'Old path and new path: { "usr" = "user.name" }.', required=True),
+        Option("fields", "map(path)", 'Old path and new path: { "usr" = "user.name" }.', required=True, by_path=True),
         Option(
             "on_conflict",
             "one of refuse|overwrite|keep",

@@ -19,7 +19,11 @@ class Set:
     summary: ClassVar[str] = "Sets payload fields, headers or the key. A tombstone's fields stay as they are: none."
     options: ClassVar[Sequence[Option]] = (
         Option(
-            "fields", "map(value)", 'Fields by path and what they get: { "customer.tier" = lookup.tiers[key] }.', {}
+            "fields",
+            "map(value)",
+            'Fields by path and what they get: { "customer.tier" = lookup.tiers[key] }.',
+            {},
+            by_path=True,
         ),
         Option("headers", "map(value)", "Headers and what they get, as text; null takes a header away.", {}),
         Option("key", "value", "What the key gets, as text."),

@@ -21,6 +21,8 @@ class Option:
     default: Any = None
     required: bool = False
     secret: bool = False
+    by_path: bool = False
+    """The names of its map are paths of fields."""
     inner: tuple[Option, ...] = ()
     """Options of the nested blocks, if it takes `blocks`."""
 
