@@ -30,7 +30,8 @@ from loader.errors import LoaderError
 log = logging.getLogger(__name__)
 
 READ_MESSAGES = 1_000
-_GRACE_SECONDS = 0.05
+_GRACE_SECONDS = 0.25
+"""For a pipeline at its bound to have room again; then reading is paused."""
 _MOST_LINGERS = 7
 REJOIN_MESSAGES = 5_000
 """A pipeline that is no further behind comes back."""
@@ -179,7 +180,8 @@ class Reader:
     def _read(self, now: float) -> Batch:
         blocked = [flow for flow in self._attached if not flow.room]
         if blocked and self._blocked_since is None:
-            # What was fetched is thrown away by a pause and fetched again: not for a moment's sake.
+            # What was fetched is thrown away by a pause and fetched again, which takes up to a second where producers
+            # send small batches to many partitions: not for a moment's sake.
             patience = time.monotonic() + _GRACE_SECONDS
             blocked = [flow for flow in blocked if not flow.until_room(patience)]
         self._source.pause(bool(blocked) or not self._attached)
