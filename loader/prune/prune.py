@@ -10,6 +10,8 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
+from loader.errors import LoaderError
+
 BATCH = 5_000
 KEPT_VERSIONS = 20
 # A worker writes its row each 15 s; one of a day ago is gone for good.
@@ -60,7 +62,14 @@ def prune(
 ) -> Iterator[Pruned]:
     """Delete what is older than `cutoff`, batch by batch, each in a transaction of its own.
 
-    `conn` is in autocommit mode. May be stopped at any point and run again. Raises psycopg.Error."""
+    `conn` is in autocommit mode. May be stopped at any point and run again. Raises psycopg.Error, and LoaderError for
+    a dataset that has none of the tables: its name is misspelt rather than all of it pruned."""
+    names = [sql.Identifier(dataset, rule.table).as_string(conn) for rule in RULES]
+    there = conn.execute("select count(to_regclass(name)) from unnest(%s::text[]) name", (names,)).fetchone()
+    if there is None or not there[0]:
+        raise LoaderError(
+            f"dataset {dataset} has none of the loader's tables, so nothing to prune: correct LOADER_DATASET"
+        )
     values = {
         "cutoff": cutoff,
         "cutoff_id": f"{cutoff.timestamp():.6f}",
@@ -70,8 +79,8 @@ def prune(
     }
     for rule in RULES:
         table = sql.Identifier(dataset, rule.table)
-        there = conn.execute("select to_regclass(%s)", (table.as_string(conn),)).fetchone()
-        if there is None or there[0] is None:
+        exists = conn.execute("select to_regclass(%s)", (table.as_string(conn),)).fetchone()
+        if exists is None or exists[0] is None:
             continue
         condition = sql.SQL(rule.condition).format(table=table)  # type: ignore[arg-type]
         if dry_run:

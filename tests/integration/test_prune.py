@@ -113,3 +113,9 @@ def test_schema_show_and_log_tell_who_asked_for_a_column(dataset):
     assert logged[0]["column"] == "x__v_text"
     done = dataset.loader("schema", "show", "nothing")
     assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+
+
+def test_a_misspelt_dataset_is_no_pruned_one(dataset):
+    done = dataset.loader("prune", "--older-than", "30d", "--yes", LOADER_DATASET="evnts")
+    assert done.returncode == 1
+    assert "dataset evnts has none of the loader's tables" in done.stderr
