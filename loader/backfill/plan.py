@@ -12,6 +12,7 @@ import psycopg
 from loader.adopt.inventory import takeover_times
 from loader.backfill import reach as rules
 from loader.backfill.estimate import Estimate, estimate, known_tables
+from loader.backfill.references import check_references
 from loader.backfill.request import Request, moment
 from loader.backfill.service import Service, Snapshot, mark_of
 from loader.errors import LoaderError
@@ -144,6 +145,8 @@ def make_plan(
                 f"dataset {dataset} has and had no table {', '.join(unknown)}: nothing would be loaded. "
                 f"Known: {', '.join(sorted(known)[:20]) or 'none'}"
             )
+        if request.replace:
+            check_references(conn, dataset, tables)
         if not request.allow_duplicates:
             rules.check_takeover(takeover_times(conn, dataset), tables, oldest)
     return Plan(request, dataset, subscription, since, snapshot, until, tables, found, estimate(conn, dataset, oldest))

@@ -73,6 +73,8 @@ class BundleLoad:
     """What else is written in the transaction, at its end: the progress of a backfill."""
     checking: bool = False
     """While it is written: all rows are sent and the constraints that wait for the end are checked."""
+    clearing: bool = False
+    """While it is written: rows of `replaced` events are being deleted."""
 
     @property
     def live(self) -> int:

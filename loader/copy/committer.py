@@ -13,6 +13,7 @@ The algorithm (SQL in statement.py):
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -31,6 +32,8 @@ from loader.message.message import Event
 from loader.plan.fit import Rows
 from loader.plan.kind import json_text
 from loader.plan.timestamp import from_micros
+
+log = logging.getLogger(__name__)
 
 _DEADLOCKS = 20
 _KEPT_BODIES = 100
@@ -75,7 +78,7 @@ class Committer:
             self._expect_duplicates -= 1
             self._drop_present(conn, load)
         while True:
-            load.copying, load.checking = None, False
+            load.copying, load.checking, load.clearing = None, False, False
             try:
                 if isolate:
                     isolate = False
@@ -87,7 +90,13 @@ class Committer:
             except (psycopg.Error, UnicodeEncodeError) as error:
                 rows = load.copying
                 judged = verdict(error)
-                if judged is Verdict.UNIQUE and rows is not None and not blames_a_row(error, rows):
+                if load.clearing and judged is Verdict.ISOLATE:
+                    # A foreign key or a trigger does not let rows go, and no retry changes that: they stay as they are,
+                    # and their events are there already.
+                    reason = " ".join(str(error).split())
+                    log.warning("The rows of %d replayed events are kept as they are: %s", len(load.replaced), reason)
+                    load.replaced = set()
+                elif judged is Verdict.UNIQUE and rows is not None and not blames_a_row(error, rows):
                     if not self._make_way(conn, load, rows):
                         if not load.replaced or clashes >= _DEADLOCKS:
                             raise

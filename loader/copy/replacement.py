@@ -43,6 +43,7 @@ class Replacement:
             [fitted.events[sequence].digest for sequence in replaced],
         )
         cleared: set[str] = set()
+        load.clearing = True
         for name in sorted(load.dataset_tables):
             columns = load.dataset_tables[name].columns
             if names.EVENT_DIGEST not in columns or names.DLT_ID not in columns:
@@ -51,6 +52,7 @@ class Replacement:
             if gone:
                 cleared.update(gone)
                 self._clear_below(cursor, name, gone, load.dataset_tables)
+        load.clearing = False
         return cleared
 
     def _clear_below(self, cursor: psycopg.Cursor, root: str, parents: list[str], tables: Mapping[str, Table]) -> None:

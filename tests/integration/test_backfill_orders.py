@@ -11,9 +11,11 @@ import pytest
 from pydantic import SecretStr
 
 from loader.backfill.parent_index import ParentIndexes
+from loader.backfill.references import check_references
 from loader.backfill.store import BackfillStore
 from loader.commands.parts import make_database
 from loader.dead_letter.replay import Impatience
+from loader.errors import LoaderError
 from loader.message.message import Message
 from loader.settings.declaration import Settings
 from loader.worker.assembly import Parts
@@ -189,3 +191,36 @@ def test_large_child_tables_are_indexed_by_their_parents_for_a_while(fleet):
 
     assert indexes.missing() == ["order__tags", "order__tags__deep"]
     assert ParentIndexes(fleet.conn, "events").missing() == []
+
+
+def test_rows_that_a_foreign_key_holds_stay_as_they_are_and_the_load_goes_on(fleet, caplog):
+    fleet.load(message(1), message(2))
+    fleet.conn.execute('create table refs (o varchar references events."order" (_dlt_id))')
+    fleet.conn.execute('insert into refs select _dlt_id from events."order" where n = 1')
+    fleet.order(replace=True)
+
+    fleet.load(message(1), message(2), message(3))
+
+    assert fleet.rows('select n from events."order" order by n') == [(1,), (2,), (3,)]
+    assert fleet.rows("select count(*) from refs") == [(1,)]
+    progress = fleet.store.progress("b1")
+    assert (progress.events_rewritten, progress.events_there, progress.events_new) == (0, 2, 1)
+    assert "refs_o_fkey" in caplog.text
+
+
+def test_a_foreign_key_that_a_rewriting_would_break_is_named_before_it_begins(fleet):
+    fleet.load(message(1))
+    check_references(fleet.conn, "events", None)
+    fleet.conn.execute("create table refs (o varchar references events.order__tags (_dlt_id) on delete cascade)")
+    with pytest.raises(LoaderError, match=r"would delete refs: its foreign key refs_o_fkey"):
+        check_references(fleet.conn, "events", ["order"])
+    check_references(fleet.conn, "events", ["other"])
+    fleet.conn.execute("drop table refs")
+    fleet.conn.execute(
+        'create table refs (o varchar references events."order" (_dlt_id) deferrable initially deferred)'
+    )
+    check_references(fleet.conn, "events", None)
+    fleet.conn.execute('insert into refs select _dlt_id from events."order"')
+    fleet.order(replace=True)
+    fleet.load(message(1))
+    assert fleet.store.progress("b1").events_rewritten == 1
