@@ -15,6 +15,7 @@ from loader.pull.subscription import Subscription
 SNAPSHOT_LIFETIME = datetime.timedelta(days=7)
 DELETED_TOPIC = "_deleted-topic_"
 _TOLERANCE = datetime.timedelta(seconds=5)
+_SPARE = datetime.timedelta(minutes=11)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,9 +85,11 @@ def check_since(
             "`loader backfill --from-raw`, or publish it again"
         )
     if since < reach.oldest - _TOLERANCE:
-        earliest = reach.oldest.isoformat(timespec="seconds")
+        oldest = reach.oldest.isoformat(timespec="seconds")
+        # By the time that it is typed in, the oldest of now is gone.
+        earliest = (reach.oldest + min(_SPARE, (now - reach.oldest) / 10)).isoformat(timespec="seconds")
         raise LoaderError(
-            f"a seek would replay less than was asked for: {reach.why}, so it reaches back to {earliest} and not to "
+            f"a seek would replay less than was asked for: {reach.why}, so it reaches back to {oldest} and not to "
             f"{since.isoformat(timespec='seconds')}. Say --since {earliest}, and raise message_retention_duration "
             "(31 days at most) for the next time"
         )

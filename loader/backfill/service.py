@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import datetime
 import hashlib
+import re
+import secrets
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -28,6 +30,7 @@ _RIGHTS = {
 _SPARE_SECONDS = 86_400
 _LONGEST_RETENTION = 31 * 86_400
 _LABEL = "loader-subscription"
+_NAME = re.compile(r"projects/[^/]+/snapshots/[A-Za-z][A-Za-z0-9\-_.~+%]{2,254}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +80,21 @@ class Service:
 
     def snapshot_name(self, name: str) -> str:
         """The full name of a snapshot."""
-        return name if "/" in name else f"projects/{self.project}/snapshots/{name}"
+        full = name if "/" in name else f"projects/{self.project}/snapshots/{name}"
+        if not _NAME.fullmatch(full):
+            raise LoaderError(
+                f"{name!r} is no name of a snapshot: it begins with a letter and has 3 to 255 letters, digits and "
+                "-_.~+% (or projects/P/snapshots/NAME)"
+            )
+        return full
+
+    def keeps_labels(self) -> bool:
+        """False for an emulator that forgets the labels of snapshots, the official one."""
+        name = f"probe-{secrets.token_hex(6)}"
+        try:
+            return bool(self.create_snapshot(name).mark)
+        finally:
+            self.delete_snapshot(name)
 
     def create_snapshot(self, name: str) -> Snapshot:
         """A snapshot of the subscription; one of that name that is there is kept as it is."""

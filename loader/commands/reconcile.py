@@ -68,6 +68,8 @@ def reconcile(
     settings = read_settings(config)
     now = datetime.datetime.now(datetime.UTC)
     moment = _moment(since, now) if since else None
+    if moment is not None and moment >= now:
+        raise typer.BadParameter(f"--since {moment.isoformat()} is not in the past: nothing would be compared")
     settled = _moment(settle, now)
     with connected(settings, "reconcile") as conn:
         checks = list(_compare(settings, conn, moment, settled, expect, offsets))

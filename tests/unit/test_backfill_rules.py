@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import datetime
 import io
+import re
 
 import pytest
 
@@ -12,6 +13,7 @@ from loader.backfill.plan import estimated
 from loader.backfill.reach import check_since, check_subscription, check_takeover, reach_of
 from loader.backfill.replay import Step
 from loader.backfill.request import Request
+from loader.backfill.service import Service
 from loader.backfill.store import Backfill, Progress
 from loader.commands.backfill import Display, progress_line
 from loader.errors import LoaderError
@@ -250,3 +252,18 @@ def test_a_terminal_gets_a_bar_that_renews_itself_and_a_log_a_line_now_and_then(
     assert 2 <= len(log.getvalue().splitlines()) < 13
     assert "\x1b" not in log.getvalue()
     assert log.getvalue().endswith("done\n")
+
+
+def test_the_time_that_a_refusal_suggests_is_not_refused_a_while_later():
+    reach = reach_of(subscription(), 0, NOW, False)
+    with pytest.raises(LoaderError) as refused:
+        check_since(reach, NOW - 999 * HOUR, None, NOW, False)
+    suggested = datetime.datetime.fromisoformat(re.search(r"Say --since (\S+),", str(refused.value))[1])
+    later = NOW + datetime.timedelta(minutes=10)
+    check_since(reach_of(subscription(), 0, later, False), suggested, None, later, False)
+
+
+@pytest.mark.parametrize("name", ["", "bad name!", "-x", "a/b"])
+def test_a_name_that_no_snapshot_can_have_is_refused_before_pubsub_is_asked(name):
+    with pytest.raises(LoaderError, match="begins with a letter"):
+        Service(None, "projects/p/subscriptions/s").snapshot_name(name)
