@@ -128,13 +128,14 @@ class Draft:
             table = book.tables[name] = Table(name, row_keys=frozenset({"drafted"}))
             self._new_tables[name] = parent
         for column in needed:
-            if column not in table.columns or column in table.foreign:
-                table.columns[column] = self._add(table, column, _OWN_TYPES[column], variant=False)
-            elif not own_column_fits(table.columns[column]):
+            there = table.columns.get(column)
+            if there is not None and not own_column_fits(there):
                 raise NeedsAdoption(
                     f"table {name} has a column {column} of another type than the loader's own of that name: "
                     "rename the column or the table"
                 )
+            if there is None or column in table.foreign:
+                table.columns[column] = self._add(table, column, _OWN_TYPES[column], variant=False)
         if not path and not table.row_keys:
             self.unkeyed.add(name)
             table.row_keys = frozenset({"drafted"})

@@ -308,3 +308,16 @@ def test_what_is_no_table_of_events_is_left_alone(legacy):
     assert legacy.rows(
         "select count(*) from pg_attribute where attrelid = 'legacy.notes'::regclass and attnum > 0"
     ) == [(1,)]
+
+
+def test_a_column_of_the_loaders_name_and_another_type_is_named_and_the_others_are_done(legacy):
+    legacy.run_stock(STOCK)
+    legacy.run_stock(STOCK, table="others")
+    legacy.conn.execute("alter table legacy.others add column _event_id bigint")
+
+    done = command(legacy)
+
+    assert done.returncode == 1
+    assert "others: table others has a column _event_id of another type" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert [table.name for table in legacy.roots() if table.ready] == ["users"]
