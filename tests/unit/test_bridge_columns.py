@@ -169,6 +169,21 @@ def test_a_request_that_failed_goes_out_again_as_it_was():
     assert share.done
 
 
+def test_what_is_refused_of_columns_with_ordering_keys_is_not_confirmed_as_well():
+    # It would be confirmed twice: by the request that it is not in, and by its dead letter.
+    channel, delivery, share = _Channel(), _Delivery(), Share()
+    sink = PubsubSink("out", TOPIC, lambda: channel, delivery, None, ordering=True)
+    asked: list[Request] = []
+    fire = sink._requests._fire
+    sink._requests._fire = lambda request: (asked.append(request), fire(request))
+    share.give(3)
+    sink.send(columns([b"a", b"b", b"c"], keys=[b"k", b"k" * 2_000, b"k"]), share, 3.0)
+    sink.flush()
+    sink._requests.done(asked[0], Settled("delivered"))
+    assert [frame.offset for frame, _ in delivery.refused] == [1]
+    assert (asked[0].count, share.confirmed) == (2, 2)
+
+
 def test_a_frame_of_columns_is_a_fresh_one_and_shares_what_is_decoded_only_if_told():
     batch = columns([b'{"n":1}'])
     batch[0].set(["n"], 2)

@@ -133,7 +133,7 @@ class PubsubSink:
     def _take(self, frames: Sequence[Frame], share: Share, each: float) -> int:
         """Collect frames until the request is full by bytes; returns how many were taken care of."""
         parts: list[bytes] = []
-        refused: list[Frame] | None = None
+        refused: list[int] | None = None
         room = self._most_bytes - len(self._topic) - self._bytes
         total = taken = 0
         varints, end, plain = wire.VARINTS, self._end, not self._ordering
@@ -175,7 +175,7 @@ class PubsubSink:
             found = self._long(frame, share, each)
             if found is None:
                 refused = refused if refused is not None else []
-                refused.append(frame)
+                refused.append(taken)
             elif total + len(found) > room and (taken or self._parts):
                 break
             else:
@@ -186,8 +186,9 @@ class PubsubSink:
         self._headers = (same, attributes)
         kept: Sequence[Frame] = frames[:taken]
         if refused is not None:
-            gone = set(map(id, refused))
-            kept = [frame for frame in kept if id(frame) not in gone]
+            # By place: columns make other frames each time that they are gone through.
+            gone = set(refused)
+            kept = [frame for at, frame in enumerate(kept) if at not in gone]
         if kept:
             self._collector.add(kept, share, each * len(kept))
             self._parts += parts
