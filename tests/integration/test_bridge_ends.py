@@ -18,7 +18,8 @@ from confluent_kafka import Consumer, Producer
 
 from loader.bridge.config.instance import Instance
 from loader.bridge.config.load import parse_configuration
-from loader.bridge.engine.run import Engine
+from loader.bridge.engine.run import Engine, _secrets
+from loader.errors import ConfigurationError
 from loader.local.kafka import KafkaServer
 from loader.pull import protocol as pb
 
@@ -231,3 +232,51 @@ def _consume(kafka: KafkaServer, topic: str, count: int) -> list[Any]:
         return found
     finally:
         consumer.close()
+
+
+def _copies(kafka: KafkaServer, more: str = "", source: str = "") -> str:
+    ends = _kafka("in", kafka, "events").replace("}\n  }", f"}}\n  {source}}}") + _kafka("out", kafka, "copies")
+    ends = ends.replace('topic = "copies"', f'topic = "copies"\n  {more}')
+    return ends + 'pipeline "p" {\n source = "in"\n sinks = ["out"]\n on_refusal = "stop"\n}\n'
+
+
+def test_a_property_that_the_client_does_not_know_is_refused_and_what_runs_goes_on(run, kafka):
+    engine = run(_copies(kafka))
+    before = dict(engine.running)
+    odd = 'properties = { "no.such.property" = "1" }'
+    for text in (_copies(kafka, odd), _copies(kafka).replace("properties = {", 'properties = { "no.such.one" = 1,')):
+        with pytest.raises(ConfigurationError, match="No such configuration property"):
+            engine.apply(parse_configuration(text), 5.0)
+        assert engine.running == before
+
+
+FAR = """
+endpoint "kafka" "far" {{
+  region = "far"
+  environment = "test"
+  brokers = env("FAR_BROKERS")
+  topic = "x"
+  username = "u"
+  password = secret("env:FAR_PASSWORD")
+}}
+lookup "far" {{
+  sql {{
+    dsn = secret("env:FAR_DSN")
+    query = "select 1"
+  }}
+}}
+pipeline "far" {{
+  source = "far"
+  sinks = ["{sink}"]
+  on_refusal = "stop"
+  stage "filter" {{ when = lookup.far[key] != null }}
+}}
+"""
+
+
+def test_secrets_and_lookups_of_other_regions_need_not_be_here(run, kafka):
+    text = _copies(kafka) + FAR.format(sink="out")
+    engine = run(text)
+    assert len(engine.running) == 1
+    assert engine.lookup_ages == {}
+    assert _secrets(parse_configuration(text)) == []

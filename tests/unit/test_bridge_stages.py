@@ -13,6 +13,7 @@ from loader.bridge.sources.file import FileSource
 from loader.bridge.stages.rate import Rate
 from loader.bridge.stages.registry import build, kinds
 from loader.bridge.stages.stage import Outcome, Stage
+from loader.errors import ConfigurationError
 
 JSON = Json()
 
@@ -382,3 +383,13 @@ def test_a_file_of_messages_takes_headers_as_a_map_and_says_what_else_it_wants(t
     source.close(None, 0)
     assert good.headers == [("a", b"1")]
     assert ["a list of name and value" in str(each.payload.error) for each in bad] == [True, True]
+
+
+def test_variables_in_stages_are_looked_up(monkeypatch):
+    stage = 'stage "set" {\n fields = { x = env("ZONE") }\n headers = { z = "in-${env("ZONE")}" }\n}'
+    monkeypatch.setenv("ZONE", "eu")
+    found = one(stage, b"{}")
+    assert (found.value(), found.headers) == (b'{"x":"eu"}', [("z", b"in-eu")])
+    monkeypatch.delenv("ZONE")
+    with pytest.raises(ConfigurationError, match="set the variable ZONE"):
+        one(stage, b"{}")

@@ -16,7 +16,7 @@ from loader.bridge.config.reach import check_stages
 def check(configuration: Configuration, findings: Findings) -> None:
     """Add what is wrong, doubtful or good to know."""
     if not configuration.pipelines and not findings.failed:
-        findings.warn(Place(configuration.file, 1), "there is no pipeline")
+        findings.error(Place(configuration.file, 1), "there is no pipeline")
     for endpoint in configuration.endpoints.values():
         if endpoint.kind == "pubsub":
             check_endpoint(endpoint, findings)

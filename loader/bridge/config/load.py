@@ -51,6 +51,7 @@ def examine(path: str | Path, environ: Mapping[str, str] | None = None) -> list[
         return error.findings
     owners: list[Any] = [*configuration.endpoints.values(), *configuration.lookups.values()]
     owners += configuration.pipelines.values()
+    owners += (spec for pipeline in configuration.pipelines.values() for spec in pipeline.stages)
     told = set()
     for owner in owners:
         for reference in unset([owner.options, getattr(owner, "format_options", {})], environ):

@@ -165,11 +165,12 @@ def _reader(consumer: Consumer, flows: list[Flow]) -> Reader:
 def _kafka_reader(consumer: Consumer, flows: list[Flow], options: Mapping[str, Any], pace: Pace) -> Reader:
     from loader.bridge.engine.marks import Marks
     from loader.bridge.sources.kafka import KafkaSource
-    from loader.bridge.sources.kafka_options import connection, consumer_settings
+    from loader.bridge.sources.kafka_options import check_settings, connection, consumer_settings
 
     endpoint, format = consumer.source, flows[0].format
     settings = consumer_settings(_brokers(options), consumer.group, connection(options))
     settings["auto.offset.reset"] = consumer.start
+    check_settings(settings, endpoint.name)
     aside = {**settings, "group.id": f"{consumer.group}.apart"}
     tombstones = _tombstones(consumer)
 

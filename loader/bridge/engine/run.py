@@ -13,15 +13,16 @@ from dataclasses import fields, is_dataclass
 from typing import Any
 
 from loader.bridge.config.instance import Instance
-from loader.bridge.config.model import Configuration
+from loader.bridge.config.model import Configuration, Lookup
+from loader.bridge.config.needs import lookups_of
 from loader.bridge.config.plan import Consumer, make_plan
-from loader.bridge.config.reference import Reference
+from loader.bridge.config.reference import Reference, unset
 from loader.bridge.engine.build import Running, build
 from loader.bridge.engine.serve import Server
 from loader.bridge.engine.timer import Timer
 from loader.bridge.identity import shared_targets, target
 from loader.bridge.lookups.lookups import Lookups
-from loader.errors import LoaderError
+from loader.errors import ConfigurationError, LoaderError
 from loader.logs import configure
 from loader.settings.declaration import Settings
 from loader.settings.environment import load_settings
@@ -39,6 +40,7 @@ class Engine:
         self._timer = Timer()
         self._configuration: Configuration | None = None
         self._lookups: Lookups | None = None
+        self._chosen: Mapping[str, Lookup] = {}
         self.running: dict[str, Running] = {}
 
     @property
@@ -51,6 +53,9 @@ class Engine:
 
         Raises LoaderError when it cannot be run; then what ran before goes on unharmed."""
         plan = make_plan(configuration, self._instance)
+        # Not those of other regions, whose secrets are not here either.
+        names = {name for pipeline in plan.pipelines() for name in lookups_of(pipeline)}
+        chosen = {name: lookup for name, lookup in configuration.lookups.items() if name in names}
         wanted = {consumer.group: consumer for consumer in plan.consumers}
         old = self._configuration
         same = {
@@ -58,22 +63,30 @@ class Engine:
             for group, running in self.running.items()
             if group in wanted and old is not None and _alike(old, running.consumer, configuration, wanted[group])
         }
-        keep_lookups = self._lookups is not None and old is not None and old.lookups == configuration.lookups
+        keep_lookups = self._lookups is not None and self._chosen == chosen
         lookups = self._lookups
         if not keep_lookups or lookups is None:
-            lookups = Lookups(configuration.lookups.values())
+            lookups = Lookups(chosen.values())
         # Stages hold on to their lookups: with other lookups everything that uses any is another.
         if not keep_lookups:
             same = {group for group in same if not any(each.stages for each in wanted[group].pipelines)}
         # The new ones are made first: what cannot be made must not end what runs.
-        fresh = {
-            group: build(configuration, consumer, lookups.state, self._timer)
-            for group, consumer in wanted.items()
-            if group not in same
-        }
+        fresh: dict[str, Running] = {}
+        try:
+            for group, consumer in wanted.items():
+                if group not in same:
+                    fresh[group] = build(configuration, consumer, lookups.state, self._timer)
+        except (LoaderError, OSError, ValueError) as error:
+            for running in fresh.values():
+                for flow in running.flows:
+                    flow.close(time.monotonic())
+            if isinstance(error, LoaderError):
+                raise
+            # A file that cannot be read, an address that is none.
+            raise ConfigurationError(f"{configuration.file}: cannot be run: {error}") from error
         if not keep_lookups:
             lookups.start()
-        previous, self._lookups = self._lookups, lookups
+        previous, self._lookups, self._chosen = self._lookups, lookups, chosen
         ending = [running for group, running in self.running.items() if group not in same]
         _stop(ending, shutdown_seconds)
         if previous is not None and previous is not lookups:
@@ -171,12 +184,13 @@ def run(configuration: Configuration, instance: Instance, *, reload: Callable[[]
 
 
 def _secrets(configuration: Configuration) -> list[str]:
-    """Values that no line of the log may hold. Raises ConfigurationError for one that is not there."""
+    """Values that no line of the log may hold. One that is not there belongs to what runs elsewhere, or else is told
+    by who needs it."""
     found: list[str] = []
 
     def look(value: Any) -> None:
         if isinstance(value, Reference):
-            if value.secret:
+            if value.secret and not unset(value, os.environ):
                 found.append(value.resolve(os.environ))
         elif isinstance(value, Mapping):
             for each in value.values():
@@ -191,6 +205,7 @@ def _secrets(configuration: Configuration) -> list[str]:
         look(lookup.options)
     for pipeline in configuration.pipelines.values():
         look(pipeline.format_options)
+        look([spec.options for spec in pipeline.stages])
     return found
 
 

@@ -17,6 +17,7 @@ from loader.bridge.frame import Frame, Undecodable
 from loader.bridge.identity import suffix
 from loader.bridge.sinks.dispatch import Backoff
 from loader.bridge.sinks.sink import Delivery, identity_of
+from loader.errors import ConfigurationError
 
 log = logging.getLogger(__name__)
 
@@ -58,7 +59,10 @@ class KafkaSink:
         self._outstanding = 0
         self._lock = threading.Condition()
         self._closed = threading.Event()
-        self._producer: Any = Producer(self._settings, logger=log)
+        try:
+            self._producer: Any = Producer(self._settings, logger=log)
+        except KafkaException as error:
+            raise ConfigurationError(f"the endpoint {name}: {error.args[0].str()}") from error
         self._thread = threading.Thread(target=self._poll, name=f"kafka {name}", daemon=True)
         self._thread.start()
 

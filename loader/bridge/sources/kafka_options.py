@@ -58,6 +58,16 @@ def consumer_settings(brokers: str, group: str, properties: Mapping[str, Any], p
     return settings
 
 
+def check_settings(settings: Mapping[str, Any], endpoint: str) -> None:
+    """Ask the client whether it takes them. Raises ConfigurationError."""
+    from confluent_kafka import Consumer, KafkaException
+
+    try:
+        Consumer(dict(settings)).close()
+    except KafkaException as error:
+        raise ConfigurationError(f"the endpoint {endpoint}: {error.args[0].str()}") from error
+
+
 PRODUCER_DEFAULTS: Mapping[str, Any] = {
     "enable.idempotence": True,
     "compression.type": "lz4",

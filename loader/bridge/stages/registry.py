@@ -9,6 +9,7 @@ from functools import cache
 
 from loader.bridge import stages
 from loader.bridge.config.model import StageSpec
+from loader.bridge.config.reference import resolve
 from loader.bridge.stages.stage import Stage, StageContext
 
 
@@ -24,5 +25,7 @@ def kinds() -> Mapping[str, type[Stage]]:
 
 
 def build(spec: StageSpec, context: StageContext) -> Stage:
-    """The stage that a block describes. `spec` is one that the configuration's reader has checked."""
-    return kinds()[spec.kind](spec.options, context)
+    """The stage that a block describes. `spec` is one that the configuration's reader has checked.
+
+    Raises ConfigurationError for a variable or secret that is not there."""
+    return kinds()[spec.kind](resolve(spec.options), context)
