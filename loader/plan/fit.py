@@ -101,20 +101,29 @@ class Fitter:
         `system` holds `Book.root_columns()` of all rows, one after the other block's; `first` is the first's number.
         """
         start = 0
+        made: list[tuple[Rows, list[list[Any]], list[int]]] = []
         for block in blocks:
             end = start + len(block.owners)
-            self._place_block(block, [column[start:end] for column in system], range(first + start, first + end))
+            columns = [column[start:end] for column in system]
+            self._rows_of(block, columns, range(first + start, first + end), made)
             start = end
+        for into, rows, owners in made:  # all or nothing: whatever can fail has been done
+            into.rows += rows
+            into.owners += owners
 
-    def _place_block(self, block: Block, system: Sequence[Sequence[Any]], numbers: Sequence[int]) -> None:
-        rows = self._rows(block.plan)
-        rows.rows += block.rows(system)
-        rows.owners += [numbers[owner] for owner in block.owners]
+    def _rows_of(
+        self,
+        block: Block,
+        system: Sequence[Sequence[Any]],
+        numbers: Sequence[int],
+        made: list[tuple[Rows, list[list[Any]], list[int]]],
+    ) -> None:
+        made.append((self._rows(block.plan), block.rows(system), [numbers[owner] for owner in block.owners]))
         ids = system[0]
         for child in block.children:
             parent_ids = [ids[parent] for parent in child.parents]
             child_system = [child_ids(parent_ids, child.plan.table.name, child.places), parent_ids, child.places]
-            self._place_block(child, child_system, numbers)
+            self._rows_of(child, child_system, numbers, made)
 
     def _close(self, plan: TablePlan, row: list[Any]) -> None:
         """Once a row is filled: what went to its overflow column becomes text."""

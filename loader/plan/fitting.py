@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import compress, islice, repeat
 from operator import le
 from typing import Any
 
 from loader.message.identity import dlt_id, dlt_ids
 from loader.message.message import Event, Refused
 from loader.plan.book import Book
-from loader.plan.columnar import lay_out
+from loader.plan.columnar import Block, lay_out
 from loader.plan.fit import Fitter, Rows
 from loader.plan.kind import InexactNumber
 from loader.plan.policy import Misfit, Policy
@@ -87,65 +87,87 @@ class _Fitting:
         self._fitter = Fitter(book, policy)
         self.fitted.tables = self._fitter.tables
         self._plain = source.attributes is None and source.raw is None
+        self._by_column = not self._fitter.policy.drafts
         self._seen: dict[str, dict[str, int]] = {}
         """By table, as the unique index is: what becomes of an event must not depend on who is in its bundle."""
         self._faults = 0
 
     def add(self, batch: list[Event]) -> None:
-        """Lay out by column what can be, and walk the rest in the order in which it came."""
+        """Lay out by column what can be, and walk the rest in the order in which it came, table by table."""
         left: Iterable[Event] = batch
-        if not self._fitter.policy.drafts:
-            by_table: dict[str, list[int]] = {}
-            for position, event in enumerate(batch):
-                by_table.setdefault(event.table, []).append(position)
-            done: set[int] = set()
-            for table, positions in by_table.items():
-                done.update(self._by_column(table, positions, batch))
-            if len(done) == len(batch):
-                return
-            left = [event for position, event in enumerate(batch) if position not in done]
+        if self._by_column:
+            try:
+                left = self._lay_out(batch)
+            except Exception:
+                # A fault of ours: the walk does without, and finds the message that brings it out if it has it too.
+                self._by_column = False
+                log.exception("events could not be laid out by column; they are walked one by one")
         for event in left:
             self._walk(event)
 
-    def _by_column(self, table: str, positions: list[int], batch: list[Event]) -> list[int]:
-        """The positions of those events of one table that were laid out."""
+    def _lay_out(self, batch: list[Event]) -> list[Event]:
+        """Place what can be laid out; the events that are left."""
+        by_table: dict[str, list[Event]] = {}
+        if len({event.table for event in batch}) == 1:
+            by_table[batch[0].table] = batch
+        else:
+            for event in batch:
+                by_table.setdefault(event.table, []).append(event)
+        outcome = [(table, *self._blocks(table, events)) for table, events in by_table.items()]
+        # Only now is anything placed: what fails above has left no trace.
+        left: list[Event] = []
+        for table, events, blocks, others in outcome:
+            left += others
+            system = self._system(events) if events else None
+            if system is None:
+                left += events
+            else:
+                self._place(table, events, blocks, system)
+        return left
+
+    def _blocks(self, table: str, events: list[Event]) -> tuple[list[Event], list[Block], list[Event]]:
+        """Of one table: the events that can be placed, the blocks that hold their rows, the other events."""
         plan = self._book.plans.get(table)
         if plan is None:
-            return []
+            return [], [], events
+        others: list[Event] = []
+        identities = [event.identity for event in events]
+        records = [event.record for event in events]
         seen = self._seen.setdefault(table, {})
-        identities = [batch[position].identity for position in positions]
-        if len(set(identities)) < len(identities) or not seen.keys().isdisjoint(identities):
+        if None in records or len(set(identities)) < len(identities) or not seen.keys().isdisjoint(identities):
             counts = Counter(identities)
-            positions = [
-                position
-                for position, identity in zip(positions, identities, strict=True)
-                if counts[identity] == 1 and identity not in seen
+            fine = [
+                event.record is not None and counts[event.identity] == 1 and event.identity not in seen
+                for event in events
             ]
-        positions = [position for position in positions if batch[position].record is not None]
-        level = self._book.rules.max_nesting
-        laid_out = lay_out(plan, level, [batch[position].record or {} for position in positions])
-        if not laid_out:
-            return []
-        taken = [positions[number] for _, numbers in laid_out for number in numbers]
-        events = [batch[position] for position in taken]
-        system = self._system(events)
-        if system is None:
-            return []
-        fitted, first = self.fitted, len(self.fitted.events)
-        self._fitter.place([block for block, _ in laid_out], system, first)
-        row_ids, _, identities = system[:3]
-        seen.update(zip(identities, range(first, first + len(taken)), strict=True))
-        fitted.events += [_new(Event, (*event[:4], None)) for event in events]
-        fitted.row_ids += row_ids
-        fitted.roots += [table] * len(taken)
-        return taken
+            others = [event for event, good in zip(events, fine, strict=True) if not good]
+            events = list(compress(events, fine))
+            records = list(compress(records, fine))
+        laid_out = lay_out(plan, self._book.rules.max_nesting, records)  # type: ignore[arg-type]
+        numbers = [number for _, positions in laid_out for number in positions]
+        if numbers != list(range(len(events))):
+            placed = set(numbers)
+            others += [event for number, event in enumerate(events) if number not in placed]
+            events = [events[number] for number in numbers]
+        return events, [block for block, _ in laid_out], others
 
-    def _system(self, events: list[Event]) -> list[list[Any]] | None:
+    def _place(self, table: str, events: list[Event], blocks: list[Block], system: list[Sequence[Any]]) -> None:
+        fitted, first = self.fitted, len(self.fitted.events)
+        self._fitter.place(blocks, system, first)
+        messages, identities, numbers, tables, _ = zip(*events, strict=True)
+        self._seen[table].update(zip(identities, range(first, first + len(events)), strict=True))
+        fitted.events += map(
+            _new, repeat(Event), zip(messages, identities, numbers, tables, repeat(None), strict=False)
+        )
+        fitted.row_ids += system[0]
+        fitted.roots += [table] * len(events)
+
+    def _system(self, events: list[Event]) -> list[Sequence[Any]] | None:
         """`Book.root_columns()` of all events, column by column; None when one of them cannot be had."""
         messages, identities, numbers, _, _ = zip(*events, strict=True)
         moments = texts_from_micros([message.published for message in messages])
         load_ids = [self.fitted.load_id] * len(events)
-        system = [dlt_ids(identities), load_ids, list(identities), list(numbers), moments]
+        system: list[Sequence[Any]] = [dlt_ids(identities), load_ids, identities, numbers, moments]
         try:
             for kept in (self._source.attributes, self._source.raw):
                 if kept is not None:

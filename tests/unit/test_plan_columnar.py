@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loader.learn.lesson import study
-from loader.message.message import Event, Message
-from loader.plan import columnar, fitting
+from loader.message.message import Event, Message, Refused
+from loader.plan import columnar, fit, fitting
 from loader.plan.book import Book, Column, PlanRules, Table
 from loader.plan.fitting import Fitted, Source, fit_events
 from loader.plan.kind import BY_DATA_TYPE, kind_of
@@ -278,3 +278,37 @@ def test_a_wide_row_that_is_mostly_empty_is_filled_the_same(monkeypatch: pytest.
     result, placed = laid_out(monkeypatch, book, records)
     assert placed == 8
     assert rows(result) == rows(walked(book_for([wide]), records))
+
+
+@pytest.mark.parametrize("where", [(columnar, "_spread"), (fit, "child_ids")])
+def test_a_fault_in_laying_out_leaves_all_to_the_walk(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, where: tuple[Any, str]
+) -> None:
+    def fails(*given: Any) -> Any:
+        raise RuntimeError("a fault of ours")
+
+    records = [{**SAMPLE, "a": n} for n in range(fitting._BATCH + 5)]
+    book = known(records[:1])
+    monkeypatch.setattr(*where, fails)
+    assert rows(fitted(book, records)) == rows(walked(book_for(records[:1]), records))
+    assert caplog.text.count("could not be laid out by column") == 1
+
+
+def test_an_event_whose_raw_cannot_be_kept_as_it_is_does_not_touch_its_neighbours() -> None:
+    records: list[dict[str, Any]] = [{"a": n} for n in range(8)]
+    book = known(records)
+    book.tables["t"].columns["_raw"] = Column("_raw", BY_DATA_TYPE["json"])
+    raw_book = Book(book.tables, PlanRules(keep_raw=True))
+    events = events_of(records)
+
+    def raw(event: Event) -> str:
+        if event.identity == events[3].identity:
+            raise Refused("bad", "no raw")
+        return "{}"
+
+    plain = source_of(events)
+    result = fit_events(raw_book, events, "load", Source(record=plain.record, exact=plain.exact, raw=raw))
+    result = fit_events(raw_book, events, "load", Source(record=plain.record, exact=plain.exact, raw=raw))
+    assert [event.identity for event, _ in result.refused] == [events[3].identity]
+    assert len(result.tables["t"].rows) == 7
+    assert all(row[raw_book.plans["t"].index["_raw"]] == "{}" for row in result.tables["t"].rows)
