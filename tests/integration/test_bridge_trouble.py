@@ -19,10 +19,13 @@ from bridge_harness import Bridge, Json, ListSink, committed, produce, until
 from loader.bridge.engine.flow import Limits
 from loader.bridge.engine.reader import Pace
 from loader.bridge.engine.timer import Timer
+from loader.bridge.frame import Frame, Payload
 from loader.bridge.sinks.file import FileSink
 from loader.bridge.sinks.http import HttpSink, retry_after
 from loader.bridge.sinks.pubsub import PubsubSink
+from loader.bridge.sinks.sink import Origin
 from loader.bridge.stages.stage import Outcome
+from loader.errors import ConfigurationError
 from loader.local.kafka import API_OFFSET_COMMIT, KafkaServer
 from loader.local.pubsub_server import PubsubServer
 from loader.local.services import Publisher
@@ -300,3 +303,40 @@ def test_retry_after_is_a_number_or_a_date():
     assert retry_after("Thu, 01 Jan 1970 00:01:00 GMT", 10.0) == 50.0
     assert retry_after("soon", 0.0) is None
     assert retry_after(None, 0.0) is None
+
+
+@pytest.mark.parametrize(
+    ("url", "headers", "ca_file"),
+    [
+        ("ftp://a/", {}, None),
+        ("http://", {}, None),
+        ("http://a:x/", {}, None),
+        ("http://a/", {"a b": "1"}, None),
+        ("http://a/", {"a": "1\n"}, None),
+        ("https://a/", {}, "/no/such/file"),
+    ],
+)
+def test_an_http_endpoint_that_no_request_can_be_made_of_is_refused(url, headers, ca_file):
+    with pytest.raises(ConfigurationError, match="the endpoint out: "):
+        HttpSink("out", url, None, None, headers=headers, ca_file=ca_file)
+
+
+def test_an_identity_beyond_ascii_is_sent_and_a_request_that_cannot_be_made_is_told(http, monkeypatch, caplog):
+    http.judge = lambda body: 204
+    told, settled = threading.Event(), threading.Event()
+
+    class Delivered:
+        def confirm(self, share, count, size):
+            settled.set()
+
+    sink = HttpSink("out", f"http://127.0.0.1:{http.server_port}/", Delivered(), Timer())
+    frame = Frame(Payload(b"{}", Json()), None, (), "ключ", 0, 0, 0, Origin("ключ", 0, "file/ключ/0/"))
+    sink.send([frame], None, 1.0)
+    assert settled.wait(10)
+
+    monkeypatch.setattr(sink, "_body", lambda frames: [][0])
+    monkeypatch.setattr(sink._requests, "_fail", lambda request, outcome: told.set())
+    sink.send([frame], None, 1.0)
+    assert told.wait(10)
+    assert "a request cannot be made" in caplog.text
+    sink.close(0.0)

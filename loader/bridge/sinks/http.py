@@ -8,10 +8,14 @@ is halved to find which.
 from __future__ import annotations
 
 import email.utils
+import logging
+import os
+import re
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Literal
+from urllib.parse import quote, urlsplit
 
 import urllib3
 
@@ -21,6 +25,9 @@ from loader.bridge.frame import Frame, Undecodable
 from loader.bridge.identity import suffix
 from loader.bridge.sinks.dispatch import DELIVERED, Collector, Dispatcher, Outcome, Request
 from loader.bridge.sinks.sink import Delivery, identity_of
+from loader.errors import ConfigurationError
+
+log = logging.getLogger(__name__)
 
 Batching = Literal["single", "ndjson", "array"]
 
@@ -31,6 +38,9 @@ _TYPES: Mapping[Batching, str] = {
 }
 _RETRIED = frozenset({401, 403, 407, 408, 425, 429})
 _LONGEST_REASON = 200
+_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_PLAIN = "!#$%&'()*+,/:;=?@[] "
+"""What an identity keeps in a header, letters and digits apart; anything else is percent-encoded."""
 
 
 class HttpSink:
@@ -54,6 +64,7 @@ class HttpSink:
         ca_file: str | None = None,
         pipeline: str | None = None,
     ) -> None:
+        check_address(name, url, headers or {}, ca_file)
         self.name = name
         self._url = url
         self._method = method
@@ -72,7 +83,7 @@ class HttpSink:
             block=True,
             retries=False,
             timeout=urllib3.Timeout(total=timeout),
-            ca_certs=ca_file,
+            **({"ca_certs": ca_file} if ca_file and url.lower().startswith("https:") else {}),
         )
         self._threads = ThreadPoolExecutor(concurrency, thread_name_prefix=f"http {name}")
         self._requests = Dispatcher(name, self._fire, delivery, timer, concurrency)
@@ -114,13 +125,18 @@ class HttpSink:
             self._requests.done(request, Outcome("retry", str(error)))
 
     def _call(self, request: Request) -> None:
-        self._requests.done(request, self._outcome(request))
+        try:
+            outcome = self._outcome(request)
+        except Exception as error:  # nobody looks at this thread: a request that is never settled holds all, silently
+            log.exception("the sink %s: a request cannot be made", self.name)
+            outcome = Outcome("retry", f"{type(error).__name__}: {error}"[:_LONGEST_REASON])
+        self._requests.done(request, outcome)
 
     def _outcome(self, request: Request) -> Outcome:
         headers = self._headers
         if request.count == 1:
             [frame] = request.frames
-            headers = {**headers, "Idempotency-Key": identity_of(frame, self._end).decode()}
+            headers = {**headers, "Idempotency-Key": quote(identity_of(frame, self._end), safe=_PLAIN)}
         try:
             # No redirects: a message must arrive where the file says.
             answer = self._pool.request(
@@ -149,6 +165,25 @@ class HttpSink:
         self._threads.shutdown(wait=False, cancel_futures=True)
         self._pool.clear()
         return done
+
+
+def check_address(name: str, url: str, headers: Mapping[str, str], ca_file: str | None) -> None:
+    """Raises ConfigurationError for what no request can be made of."""
+    try:
+        parts = urlsplit(url)
+        good = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port is None or parts.port > 0)
+    except ValueError:
+        good = False
+    if not good:  # it is not shown: a part of it may be a secret
+        raise ConfigurationError(f"the endpoint {name}: url must be http://HOST/… or https://HOST/…")
+    for header, value in headers.items():
+        if not _TOKEN.fullmatch(header):
+            raise ConfigurationError(f"the endpoint {name}: {header!r} is no name of a header")
+        if not value.isprintable() or not value.isascii():
+            # The value may be a secret.
+            raise ConfigurationError(f"the endpoint {name}: the value of the header {header} is not printable ASCII")
+    if ca_file and not os.access(ca_file, os.R_OK):
+        raise ConfigurationError(f"the endpoint {name}: ca_file {ca_file} cannot be read")
 
 
 def retry_after(text: str | None, now: float) -> float | None:
