@@ -14,7 +14,7 @@ import re
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Literal
+from typing import Any, Literal
 from urllib.parse import quote, urlsplit
 
 import urllib3
@@ -76,6 +76,8 @@ class HttpSink:
         self._end = suffix(pipeline).encode()
         self._collector = Collector()
         self._bytes = 0
+        # A pool without TLS takes no such argument.
+        authorities: dict[str, Any] = {"ca_certs": ca_file} if ca_file and url.lower().startswith("https:") else {}
         # Retries are the dispatcher's: one at a time while the host is down, and each with one look-up of its name.
         self._pool = urllib3.PoolManager(
             num_pools=1,
@@ -83,7 +85,7 @@ class HttpSink:
             block=True,
             retries=False,
             timeout=urllib3.Timeout(total=timeout),
-            **({"ca_certs": ca_file} if ca_file and url.lower().startswith("https:") else {}),
+            **authorities,
         )
         self._threads = ThreadPoolExecutor(concurrency, thread_name_prefix=f"http {name}")
         self._requests = Dispatcher(name, self._fire, delivery, timer, concurrency)
