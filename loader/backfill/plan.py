@@ -18,6 +18,7 @@ from loader.backfill.service import Service, Snapshot, mark_of
 from loader.errors import LoaderError
 from loader.pull.channel import emulator
 from loader.pull.subscription import Subscription
+from loader.words import counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +104,7 @@ def estimated(found: Estimate) -> str:
     """How much will come, and for how long, in words."""
     if found.events is None:
         return "unknown, there are no receipts of earlier loads"
-    text = f"about {found.events:,} events"
+    text = f"about {counted(found.events, 'event')}"
     if found.seconds is not None and found.rate is not None:
         rate = f"{found.rate:,.0f}" if found.rate >= 10 else f"{found.rate:.2g}"  # a slow feed is not 0/s
         text += f", {rules.span(max(1.0, found.seconds))} at {rate}/s, the best minute of the last day"

@@ -28,6 +28,7 @@ from loader.plan.book import CHILD_FIRST, ROOT_FIRST, Book
 from loader.plan.fit import Rows
 from loader.plan.fitting import Fitted, Source, fit_events
 from loader.settings.declaration import Settings
+from loader.words import counted
 from loader.worker.assembly import plan_rules, worker_name
 
 BATCH = 1_000
@@ -138,7 +139,7 @@ class Refill:
         found = self._unfinished() if self._store.exists else None
         resumed = found.backfill_id if found is not None else None
         text = f"{dataset}.{self._table}: what is null is filled from {self._column}, {BATCH:,} rows a transaction"
-        text += f"; about {rows:,} rows" if rows else ""
+        text += f"; about {counted(rows, 'row')}" if rows else ""
         text += "; columns and tables that are missing are made" if self._teaches else ""
         text += f"; goes on with {resumed}" if resumed else ""
         return RefillPlan(self._table, self._column, rows, resumed, text)

@@ -22,6 +22,7 @@ from loader.backfill.request import Request
 from loader.backfill.service import Refused, Service
 from loader.backfill.store import Backfill, BackfillStore, Progress
 from loader.errors import LoaderError
+from loader.words import counted
 
 # The age of the oldest unacked message is not told to the second by the service.
 _MARGIN = datetime.timedelta(minutes=10)
@@ -124,8 +125,8 @@ class Replay:
                 if expected:
                     raise LoaderError(
                         f"the seek of {backfill.subscription} was answered and brought back nothing in {seconds:.0f} s "
-                        f"of about {expected:,} events. The order stays in force: ask for the same again to follow "
-                        "on, or end it with `loader backfill --cancel`"
+                        f"of about {counted(expected, 'event')}. The order stays in force: ask for the same again to "
+                        "follow on, or end it with `loader backfill --cancel`"
                     )
                 done = True
             if done:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from loader.commands.options import Config, Json
+from loader.words import counted
 
 if TYPE_CHECKING:
     import psycopg
@@ -209,7 +210,7 @@ def _receipt(step: Step, plan: Plan | None, seconds: float, as_json: bool) -> No
         ["RECEIPT", found.backfill_id],
         [
             ("messages replayed", f"{progress.messages:,}"),
-            ("events new", f"{progress.events_new:,} as {progress.rows_new:,} rows"),
+            ("events new", f"{progress.events_new:,} as {counted(progress.rows_new, 'row')}"),
             ("events already there", f"{progress.events_there:,}"),
             ("events rewritten", f"{progress.events_rewritten:,}"),
             ("events passed over", f"{progress.events_skipped:,}"),
@@ -375,11 +376,11 @@ def progress_line(step: Step, trouble: str | None, *, bar: bool) -> str:
     if not step.alive and not step.done:
         subscription = step.backfill.subscription
         return trouble or f"no worker was seen on {subscription} lately: start `loader run` (new ones show in 15 s)"
-    of = f" of about {expected:,}" if expected else ""
+    events = f"{progress.events:,} of about {counted(expected, 'event')}" if expected else ""
     parts = [
-        f"{progress.events:,}{of} events in {progress.messages:,} messages",
-        f"{progress.rows_new:,} rows new",
-        f"{progress.events_there:,} events there",
+        f"{events or counted(progress.events, 'event')} in {counted(progress.messages, 'message')}",
+        f"{counted(progress.rows_new, 'row')} new",
+        f"{counted(progress.events_there, 'event')} there",
     ]
     if step.backfill.replace:
         parts.append(f"{progress.events_rewritten:,} rewritten")

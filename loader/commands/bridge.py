@@ -10,6 +10,7 @@ from typer.core import TyperGroup
 
 from loader.commands import generate
 from loader.commands.options import Json
+from loader.words import counted
 
 if TYPE_CHECKING:
     from loader.bridge.config.instance import Instance
@@ -151,7 +152,7 @@ def try_out(file: File, as_json: Json = False) -> None:
                 for line in difference.split("\n"):
                     print(printable(f"     {line}"))
     failed = sum(not verdict.passed for verdict in verdicts)
-    note(f"{len(verdicts)} tests, {failed} failed" if verdicts else f"{file} has no test block")
+    note(f"{counted(len(verdicts), 'test')}, {failed} failed" if verdicts else f"{file} has no test block")
     if failed:
         raise typer.Exit(_FAILED)
 
@@ -239,7 +240,8 @@ def _check(file: Path, as_json: bool) -> int:
     else:
         for finding in findings:
             print(printable(str(finding)))
-        note(f"{file}: {errors} errors, {sum(each.severity == 'warning' for each in findings)} warnings")
+        warnings = sum(each.severity == "warning" for each in findings)
+        note(f"{file}: {counted(errors, 'error')}, {counted(warnings, 'warning')}")
     return _INVALID if errors else 0
 
 
@@ -305,7 +307,7 @@ def _explain(
         print_json({"pipelines": found})
         return
     for each in found:
-        print(printable(f"pipeline {each['pipeline']} (decoded {each['decodes']} times)"))
+        print(printable(f"pipeline {each['pipeline']} (decoded {counted(each['decodes'], 'time')})"))
         for step in each["steps"]:
             print(printable(f"  {step['stage']} (line {step['line']}): {step['did']}: {step['why']}"))
         for sent in each["sent"]:

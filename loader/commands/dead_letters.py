@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from loader.commands.options import Config, Json
+from loader.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -89,7 +90,8 @@ def list_letters(
         ],
     )
     summary = ", ".join(f"{count} {name}" for name, count in reasons) or "none"
-    note(f"{len(letters)} of {total} {'resolved' if resolved else 'open'} letters: {summary}")
+    of = counted(total, "resolved letter" if resolved else "open letter")
+    note(f"{len(letters)} of {of}: {summary}")
 
 
 @app.command("show")
@@ -296,7 +298,7 @@ def purge(
         total = store.count(criteria)
         still_open = 0 if resolved_only else store.count(Criteria(until=until, resolved=False))
         if total and not yes:
-            question = f"delete {total} letters of {settings.dataset} for good, {still_open} of them open"
+            question = f"delete {counted(total, 'letter')} of {settings.dataset} for good, {still_open} of them open"
             if not _can_ask():
                 raise LoaderError(f"this would {question}, and there is no terminal to ask on: give --yes")
             typer.confirm(f"{question[0].upper()}{question[1:]}?", abort=True, err=True)
@@ -304,7 +306,7 @@ def purge(
     if as_json:
         print_json({"deleted": deleted})
     else:
-        note(f"{deleted} letters deleted")
+        note(f"{counted(deleted, 'letter')} deleted")
 
 
 def _chosen(store: LetterStore, ids: list[str]) -> list[str]:

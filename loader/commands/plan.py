@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from loader.commands.options import Config, Json
+from loader.words import counted
 
 if TYPE_CHECKING:
     from loader.learn.preview import Change, Ground, Preview, Stopped
@@ -83,8 +84,10 @@ def plan(
     else:
         _print(changes, outcome)
         note(
-            f"{outcome.messages} messages, {outcome.events} events, {outcome.skipped} empty lines skipped, "
-            f"{outcome.dead} would be dead letters, {outcome.discarded} discarded; {len(changes)} changes to "
+            f"{counted(outcome.messages, 'message')}, {counted(outcome.events, 'event')}, "
+            f"{counted(outcome.skipped, 'empty line')} skipped, {outcome.dead} would be "
+            f"{'a dead letter' if outcome.dead == 1 else 'dead letters'}, {outcome.discarded} discarded; "
+            f"{counted(len(changes), 'change')} to "
             f"{settings.dataset}"
         )
     raise typer.Exit(WOULD_CHANGE if changes else 0)

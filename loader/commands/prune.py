@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from loader.commands.options import Config, Json
+from loader.words import counted
 
 
 def register(app: typer.Typer) -> None:
@@ -69,4 +70,4 @@ def prune(
         print_json({"dry_run": dry_run, "deleted": deleted})
         return
     print_table(["TABLE", "WOULD GO" if dry_run else "DELETED"], sorted(deleted.items()))
-    note(f"{sum(deleted.values())} rows {'would be ' if dry_run else ''}deleted")
+    note(f"{counted(sum(deleted.values()), 'row')} {'would be ' if dry_run else ''}deleted")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from loader.commands.options import Config, Json
+from loader.words import counted
 
 if TYPE_CHECKING:
     from loader.pull.channel import Stub
@@ -81,9 +82,9 @@ def publish(
     if as_json:
         print_json(dataclasses.asdict(receipt))
         return
-    skipped = f", {receipt.skipped:,} empty lines skipped" if receipt.skipped else ""
+    skipped = f", {counted(receipt.skipped, 'empty line')} skipped" if receipt.skipped else ""
     note(
-        f"published {receipt.messages:,} messages ({receipt.bytes:,} bytes) to {receipt.topic} "
+        f"published {counted(receipt.messages, 'message')} ({counted(receipt.bytes, 'byte')}) to {receipt.topic} "
         f"in {receipt.seconds:.1f} s{skipped}"
     )
 

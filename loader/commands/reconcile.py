@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from loader.commands.options import Config, Json
+from loader.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -78,7 +79,7 @@ def reconcile(
         print_json({"ok": not gaps, "checks": [check.as_dict() for check in checks]})
     else:
         for check in checks:
-            note(f"{check.source}: {check.compared}: {len(check.gaps) or 'no'} gaps")
+            note(f"{check.source}: {check.compared}: {counted(len(check.gaps), 'gap') if check.gaps else 'no gaps'}")
         if gaps:
             print_table(
                 ["SOURCE", "GAP", "EXPECTED", "FOUND", "DETAIL"],

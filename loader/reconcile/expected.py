@@ -12,6 +12,7 @@ from psycopg import sql
 from loader.message.identity import dlt_id
 from loader.reconcile.gap import MOST_LISTED, Checked, Gap
 from loader.reconcile.layout import Layout
+from loader.words import counted
 
 _BATCH = 1_000
 
@@ -37,7 +38,7 @@ def compare_expected(conn: psycopg.Connection[Any], layout: Layout, ids: Iterabl
         missing += len(left)
         for name in sorted(left)[: MOST_LISTED - len(gaps)]:
             gaps.append(Gap("expected", f"event {name}", 1, 0, "in no table, and no dead letter"))
-    text = f"{total:,} ids: {stored:,} stored, {refused:,} dead letters or discards, {missing:,} missing"
+    text = f"{counted(total, 'id')}: {stored:,} stored, {refused:,} dead letters or discards, {missing:,} missing"
     return Checked("expected", text, tuple(gaps))
 
 

@@ -10,6 +10,7 @@ from psycopg import sql
 
 from loader.reconcile.gap import MOST_LISTED, Checked, Gap
 from loader.reconcile.layout import Layout
+from loader.words import counted
 
 # [epoch/]cluster/topic/partition/offset, then pipeline and copies. Without an epoch is tried first: a copy's number
 # at the end must not be taken for an offset.
@@ -63,8 +64,8 @@ def find_gaps(
         missing = last - first + 1
         which = f"offset {first}" if missing == 1 else f"offsets {first} to {last}"
         gaps.append(Gap("offsets", f"{topic} partition {number}", missing, 0, f"{which} missing"))
-    text = f"{offsets:,} offsets of {partitions} partitions"
-    return Checked("offsets", f"{text}; {moving} gaps may still fill" if moving else text, tuple(gaps))
+    text = f"{counted(offsets, 'offset')} of {counted(partitions, 'partition')}"
+    return Checked("offsets", f"{text}; {counted(moving, 'gap')} may still fill" if moving else text, tuple(gaps))
 
 
 def _ids(layout: Layout) -> sql.Composed:

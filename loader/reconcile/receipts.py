@@ -11,6 +11,7 @@ from psycopg import sql
 from loader.reconcile.gap import MOST_LISTED, Checked, Gap
 from loader.reconcile.layout import Layout
 from loader.reconcile.replays import explained, read_replays
+from loader.words import counted
 
 _LOADED = """
 select table_name, count(distinct load_id), sum(row_count)::bigint from {receipts}
@@ -43,7 +44,8 @@ class Difference:
 
     def gap(self) -> Gap:
         """As it is reported."""
-        detail = f"{abs(self.wanted - self.found)} rows {'missing' if self.found < self.wanted else 'too many'}"
+        rows = counted(abs(self.wanted - self.found), "row")
+        detail = f"{rows} {'missing' if self.found < self.wanted else 'too many'}"
         return Gap("receipts", f"load {self.load_id}, table {self.table}", self.wanted, self.found, detail)
 
 
@@ -61,7 +63,9 @@ def compare_receipts(conn: psycopg.Connection[Any], layout: Layout, since: str) 
         if path is None:
             if wanted:
                 gone = "the table is gone" if table not in layout.columns else "its rows lead to no load id"
-                gaps.append(Gap("receipts", f"table {table}", wanted, 0, f"{gone}; {loads} loads wrote to it"))
+                gaps.append(
+                    Gap("receipts", f"table {table}", wanted, 0, f"{gone}; {counted(loads, 'load')} wrote to it")
+                )
             continue
         compare = sql.SQL(_COMPARE).format(receipts=receipts, rows=layout.rows_by_load(path))
         values = {"since": since, "table": table, "limit": _MOST_SHORT}
@@ -69,7 +73,7 @@ def compare_receipts(conn: psycopg.Connection[Any], layout: Layout, since: str) 
             Difference(load_id, table, path[-1], expected, found)
             for load_id, expected, found in conn.execute(compare, values).fetchall()
         ]
-    text = f"{total:,} rows of {tables} tables by load id"
+    text = f"{counted(total, 'row')} of {counted(tables, 'table')} by load id"
     moved = explained(differences, read_replays(conn, layout.dataset))
     if moved:
         rows = sum(each.wanted - each.found for each in moved)

@@ -12,6 +12,7 @@ from psycopg import sql
 
 from loader.reconcile.gap import Checked, Gap
 from loader.status.monitoring import HOST, NEEDED, Fetch, rfc3339
+from loader.words import counted
 
 # Figures come up to four minutes late: https://cloud.google.com/monitoring/api/metrics_gcp_p_z#gcp-pubsub
 LATE = datetime.timedelta(minutes=5)
@@ -42,10 +43,10 @@ def compare_topic(
     query = sql.SQL(_ACCOUNTED).format(sql.Identifier(dataset, "_receipts"))
     row = conn.execute(query, (load_id, since)).fetchone()
     accounted = (row[0] if row else 0) + backlog
-    text = f"{published:,} messages published, {accounted:,} events accounted for or waiting"
+    text = f"{counted(published, 'message')} published, {counted(accounted, 'event')} accounted for or waiting"
     if published <= accounted:
         return Checked("topic", text)
-    detail = f"{published - accounted} messages neither loaded nor waiting"
+    detail = f"{counted(published - accounted, 'message')} neither loaded nor waiting"
     return Checked("topic", text, (Gap("topic", topic, published, accounted, detail),))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 
 from loader.status.picture import Backlog, Picture
+from loader.words import counted
 
 _SIZES = ("B", "KiB", "MiB", "GiB", "TiB")
 
@@ -54,7 +55,7 @@ def headline(picture: Picture) -> list[tuple[str, str]]:
         version += f", changed {ago(picture.schema_changed_at, picture.taken_at)}"
     return [
         ("dataset", picture.dataset),
-        ("backlog", backlog.note if backlog.messages is None else f"{count(backlog.messages)} messages"),
+        ("backlog", backlog.note if backlog.messages is None else counted(backlog.messages, "message")),
         ("oldest unacked", backlog.note if backlog.oldest_seconds is None else span(backlog.oldest_seconds)),
         ("workers", _workers(picture)),
         ("dead letters", f"{count(picture.open_letters)} open"),

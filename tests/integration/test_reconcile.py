@@ -59,7 +59,7 @@ def test_a_child_row_alone_is_missed_and_a_row_too_many_is_seen(dataset):
     dataset.conn.execute(
         'insert into events."order" (_dlt_id, _dlt_load_id) select \'stranger\', _dlt_load_id from events."order"'
     )
-    assert ("1 rows too many") in {gap.detail for gap in receipts(dataset).gaps}
+    assert ("1 row too many") in {gap.detail for gap in receipts(dataset).gaps}
 
 
 def test_a_dropped_table_is_a_gap_and_rows_without_receipts_are_none(dataset):
@@ -150,7 +150,7 @@ def test_a_dead_letter_fills_its_offset_and_a_young_gap_may_still_fill(dataset):
     settled = now - datetime.timedelta(minutes=10)
     found = offsets(dataset, settled=settled)
     assert found.gaps == ()
-    assert "1 gaps may still fill" in found.compared
+    assert "1 gap may still fill" in found.compared
     (gap,) = offsets(dataset, settled=now + datetime.timedelta(minutes=1)).gaps
     assert gap.detail == "offset 4 missing"
 
@@ -189,5 +189,5 @@ def test_the_topic_may_have_no_more_messages_than_are_loaded_or_wait(dataset):
 
     assert compare(7, 2).gaps == ()
     (gap,) = compare(8, 2).gaps
-    assert gap.detail == "1 messages neither loaded nor waiting"
+    assert gap.detail == "1 message neither loaded nor waiting"
     assert "needs monitoring.viewer" in compare(8, 2, 403).compared

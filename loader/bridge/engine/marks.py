@@ -7,6 +7,7 @@ first, so neither a crash nor a change of owners loses what such a pipeline has 
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -15,6 +16,8 @@ import orjson
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from loader.errors import LoaderError
+
+log = logging.getLogger(__name__)
 
 _SECONDS = 10.0
 Partition = tuple[str, int]
@@ -88,7 +91,7 @@ class Marks:
 
     def _call(self, call: Any) -> Any:
         if self._client is None:
-            self._client = Consumer(self._settings)
+            self._client = Consumer(self._settings, logger=log)  # else it writes to stderr, beside the JSON
         try:
             return call(self._client)
         except KafkaException as error:

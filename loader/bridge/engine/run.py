@@ -26,6 +26,7 @@ from loader.errors import ConfigurationError, LoaderError
 from loader.logs import configure
 from loader.settings.declaration import Settings
 from loader.settings.environment import load_settings
+from loader.words import counted
 
 log = logging.getLogger("loader.bridge")
 
@@ -98,9 +99,9 @@ class Engine:
         for name, why in plan.left.items():
             log.info("the pipeline %s does not run here: %s", name, why)
         log.info(
-            "running %d pipelines by %d consumers in %s/%s, %d of them as before",
-            len(plan.pipelines()),
-            len(wanted),
+            "running %s by %s in %s/%s, %d of them as before",
+            counted(len(plan.pipelines()), "pipeline"),
+            counted(len(wanted), "consumer"),
             self._instance.region,
             self._instance.environment,
             len(same),

@@ -71,7 +71,7 @@ class Sample:
 
     def why(self, frame: Frame) -> str:
         """Whether it is among the kept."""
-        return f"{'among' if self.keeps(frame) else 'not among'} the {self.rate:.4%} kept".replace("0000%", "%")
+        return f"{'among' if self.keeps(frame) else 'not among'} the {100 * self.rate:.6g} % kept"
 
 
 def _identity(frame: Frame) -> bytes:
