@@ -98,6 +98,7 @@ def test_blocks_are_equal_after_they_moved_and_differ_after_a_change():
         ('endpoint "http" "h" { headers = { Authorization = "hunter2" } }', "has Authorization, a secret"),
         ('endpoint "kafka" "k" { properties = { "enable.auto.commit" = true } }', "enable.auto.commit cannot be set"),
         ('endpoint "pubsub" "k" { topic = "orders" }', "topic must be a full name"),
+        ('endpoint "pubsub" "k" { topic = "projects/p/topics/t1" }', "3 to 255 letters"),
         ('endpoint "pubsub" "k" { topic = "projects/p/topics/abc"\n batch_messages = 1001 }', "at most 1000"),
         ('endpoint "pubsub" "k" { topic = "projects/p/topics/abc"\n batch_bytes = "11MB" }', "10 MB"),
         ('endpoint "file" "a" { region = env("NOWHERE") }', 'region: env("NOWHERE") is not set'),

@@ -27,7 +27,9 @@ def check_endpoint(endpoint: Endpoint, findings: Findings) -> None:
         name = options.get(what)
         if isinstance(name, str) and (not _NAME.fullmatch(name) or f"/{what}s/" not in name):
             example = f"projects/my-project/{what}s/my-{what}"
-            findings.error(endpoint.place, f"{what} must be a full name such as {example}, not {name!r}")
+            rule = "; the last part has 3 to 255 letters, digits and -_.~+% and begins with a letter"
+            rule = rule if name.startswith("projects/") else ""
+            findings.error(endpoint.place, f"{what} must be a full name such as {example}, not {name!r}{rule}")
     if not options.get("topic") and not options.get("subscription"):
         findings.error(
             endpoint.place, f"endpoint {endpoint.name!r} needs a topic (sink), a subscription (source) or both"
