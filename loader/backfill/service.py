@@ -13,7 +13,7 @@ from typing import Any
 
 import grpc
 
-from loader.backfill.reach import SNAPSHOT_LIFETIME
+from loader.backfill.reach import DELETED_TOPIC, SNAPSHOT_LIFETIME
 from loader.errors import LoaderError
 from loader.pull import protocol as pb
 from loader.pull.channel import Stub, fault
@@ -69,7 +69,7 @@ class Service:
         found = self._call("get_subscription", pb.GetSubscriptionRequest(subscription=self.subscription))
         # Filled in by the service, where reading a subscription is allowed and reading its topic may not be.
         told = float(found.topic_message_retention_duration.seconds)
-        if not told:
+        if not told and found.topic != DELETED_TOPIC:
             try:
                 topic = self._stub.get_topic(pb.GetTopicRequest(topic=found.topic))
                 told = float(topic.message_retention_duration.seconds)
@@ -167,7 +167,7 @@ class Service:
                 return getattr(self._stub, name)(request)
             except grpc.RpcError as error:
                 if fault(error)[0] not in _AGAIN or attempt == _TRIES - 1:
-                    raise _refused(name, error) from error
+                    raise _refused(name, error, _subject(request)) from error
                 self._sleep(0.5 * 2**attempt)
         raise AssertionError("unreachable")
 
@@ -184,9 +184,16 @@ class Refused(LoaderError):
     """Pub/Sub will not do it however often it is asked."""
 
 
-def _refused(name: str, error: grpc.RpcError) -> LoaderError:
+def _subject(request: Any) -> str:
+    """What a request is about, if it has one name."""
+    return next((str(value) for field in ("subscription", "snapshot") if (value := getattr(request, field, ""))), "")
+
+
+def _refused(name: str, error: grpc.RpcError, subject: str = "") -> LoaderError:
     code, details = fault(error)
     text = f"Pub/Sub answered {name} with {code.name}: {details}"
+    if subject and isinstance(details, str) and subject not in details:
+        text += f" ({subject})"
     if code is grpc.StatusCode.ALREADY_EXISTS:
         return _Exists(text)
     if code is grpc.StatusCode.NOT_FOUND:

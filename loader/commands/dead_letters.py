@@ -291,7 +291,10 @@ def purge(
     if bool(older_than) == everything:
         raise typer.BadParameter("give --older-than SPAN, or --all for letters of any age")
     settings = read_settings(config)
-    until = _moment(older_than) if older_than else datetime.datetime.now(datetime.UTC)
+    now = datetime.datetime.now(datetime.UTC)
+    until = _moment(older_than) if older_than else now
+    if until > now:
+        raise typer.BadParameter(f"--older-than {until.isoformat()} is in the future: --all is for letters of any age")
     criteria = Criteria(until=until, resolved=True if resolved_only else None)
     with connected(settings, "dead-letters") as conn:
         store = LetterStore(conn, settings.dataset)

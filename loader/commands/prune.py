@@ -49,8 +49,11 @@ def prune(
     from loader.errors import LoaderError
     from loader.prune.prune import prune as delete
 
+    now = datetime.datetime.now(datetime.UTC)
     try:
-        cutoff = parse_moment(older_than, datetime.datetime.now(datetime.UTC))
+        cutoff = parse_moment(older_than, now)
+        if cutoff > now:
+            raise ValueError(f"--older-than {cutoff.isoformat()} is in the future: what is new would go as well")
     except ValueError as error:
         raise typer.BadParameter(str(error)) from error
     settings = read_settings(config)

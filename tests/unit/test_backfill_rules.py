@@ -4,6 +4,7 @@ import datetime
 import io
 import re
 
+import grpc
 import pytest
 
 from loader.backfill.estimate import Estimate
@@ -18,6 +19,7 @@ from loader.backfill.store import Backfill, Progress
 from loader.commands.backfill import Display, progress_line
 from loader.errors import LoaderError
 from loader.message.message import Event, Message
+from loader.pull import protocol as pb
 from loader.pull.subscription import Subscription
 
 NOW = datetime.datetime(2030, 1, 31, 12, tzinfo=datetime.UTC)
@@ -267,3 +269,20 @@ def test_the_time_that_a_refusal_suggests_is_not_refused_a_while_later():
 def test_a_name_that_no_snapshot_can_have_is_refused_before_pubsub_is_asked(name):
     with pytest.raises(LoaderError, match="begins with a letter"):
         Service(None, "projects/p/subscriptions/s").snapshot_name(name)
+
+
+class _Stub:
+    """Answers for a subscription whose topic is gone; no topic may be asked for."""
+
+    def get_subscription(self, request):
+        name = "projects/p/subscriptions/s"
+        if request.subscription != name:
+            raise grpc.RpcError
+        return pb.Subscription(name=name, topic="_deleted-topic_")
+
+
+def test_a_subscription_whose_topic_is_gone_is_described_and_a_missing_one_is_named():
+    found, retention = Service(_Stub(), "projects/p/subscriptions/s").describe()
+    assert (found.topic, retention) == ("_deleted-topic_", 0.0)
+    with pytest.raises(LoaderError, match=r"\(projects/p/subscriptions/t\)"):
+        Service(_Stub(), "projects/p/subscriptions/t").describe()

@@ -149,3 +149,10 @@ def test_the_readme_lists_every_metric() -> None:
 
     text = README.read_text(encoding="utf-8")
     assert metrics.renew(text) == text, "run: loader settings --write README.md"
+
+
+@pytest.mark.parametrize("command", [["prune"], ["dead-letters", "purge"]])
+def test_what_is_older_than_a_time_to_come_is_not_thrown_away(command):
+    done = loader(*command, "--older-than", "2999-01-01", "--yes")
+    assert done.returncode == 2
+    assert "in the future" in done.stderr
