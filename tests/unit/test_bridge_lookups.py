@@ -43,6 +43,7 @@ def test_entries_are_found_by_the_text_of_their_key(entries, key, state):
         ([{"id": None}], ("id",), "entry 1 has no id"),
         ([{"id": 7}], None, "set key"),
         ("x", ("id",), "neither a list nor a map"),
+        (None, None, "neither a list nor a map"),
     ],
 )
 def test_a_state_that_would_lose_entries_is_refused(entries, key, says):
@@ -65,9 +66,19 @@ def test_files_are_read_by_their_ending(tmp_path, name, body):
     assert fetch(lookup(path=str(tmp_path / name), key=("id",))) == {"7": {"id": "7", "n": "x"}}
 
 
+BROKEN_GZIP = ("u.json.gz", gzip.compress(b"[1]")[:10] + b"\xff" * 20)
+
+
 @pytest.mark.parametrize(
     ("name", "body"),
-    [("u.json", b"{"), ("u.csv", b"id,n\n7\n"), ("u.csv", b"id\n7,8\n"), ("u.gz", b"x"), ("u.csv", b"\xff\n")],
+    [
+        ("u.json", b"{"),
+        ("u.csv", b"id,n\n7\n"),
+        ("u.csv", b"id\n7,8\n"),
+        ("u.gz", b"x"),
+        ("u.csv", b"\xff\n"),
+        BROKEN_GZIP,
+    ],
 )
 def test_a_broken_file_is_a_failed_fetch_and_nothing_else(tmp_path, name, body):
     (tmp_path / name).write_bytes(body)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+import zlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -42,7 +43,9 @@ def keyed(entries: Any, path: tuple[str, ...] | None) -> Mapping[str, Any]:
             return {str(name): value for name, value in entries.items()}
         if isinstance(entries, list) and all(text(each) is not None for each in entries):
             return {str(text(each)): each for each in entries}
-        raise FetchFailed("the entries are a list of objects; set key to the field that they are found by")
+        if isinstance(entries, list):
+            raise FetchFailed("the entries are a list of objects; set key to the field that they are found by")
+        raise FetchFailed("the answer is neither a list nor a map")
     if isinstance(entries, Mapping):
         entries = list(entries.values())
     if not isinstance(entries, list):
@@ -106,7 +109,9 @@ def _sql(options: Mapping[str, Any]) -> Any:
             connection.execute("SELECT set_config('statement_timeout', %s, true)", (str(round(timeout * 1000)),))
             rows = connection.execute(options["query"]).fetchall()
     except psycopg.Error as error:
-        raise FetchFailed(f"the query failed: {error.sqlstate or type(error).__name__}") from None
+        # The server's words about the query; those about a connection may hold its address.
+        words = f", {error.diag.message_primary}" if error.sqlstate else ""
+        raise FetchFailed(f"the query failed: {error.sqlstate or type(error).__name__}{words}") from None
     return [{name: _plain(value) for name, value in row.items()} for row in rows]
 
 
@@ -128,7 +133,7 @@ def _file(options: Mapping[str, Any]) -> Any:
             with gzip.GzipFile(fileobj=io.BytesIO(body)) as inflated:
                 body = _bounded(inflated.read(MAX_BYTES + 1))
             name = name.removesuffix(".gz")
-    except (OSError, EOFError) as error:
+    except (OSError, EOFError, zlib.error) as error:
         raise FetchFailed(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
     kind = options["type"]
     if kind == "auto":
