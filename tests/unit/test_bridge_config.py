@@ -370,3 +370,7 @@ def test_what_nests_without_end_is_refused_and_long_chains_are_not(tmp_path):
     assert findings(tmp_path, text, "error") == []
     text = ENDPOINTS + pipeline(more=f'stage "filter" {{ when = "{" + ".join(["payload.a"] * 3_000)} == 1" }}')
     assert "operators in a row" in findings(tmp_path, text, "error")[0]
+
+
+def test_a_linger_that_outlasts_a_stop_is_refused():
+    assert "linger is 10 s at most" in errors(ENDPOINTS + pipeline(more='linger = "1h"'))

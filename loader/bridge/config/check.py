@@ -12,6 +12,9 @@ from loader.bridge.config.plan import group_name
 from loader.bridge.config.pubsub import check_endpoint, check_headers
 from loader.bridge.config.reach import check_stages
 
+LONGEST_LINGER = 10
+"""Seconds. A spot machine has 30 s from the signal to its end, and a bridge 20 s of these."""
+
 
 def check(configuration: Configuration, findings: Findings) -> None:
     """Add what is wrong, doubtful or good to know."""
@@ -70,6 +73,9 @@ def _names(configuration: Configuration, pipeline: Pipeline, findings: Findings)
 
 
 def _policy(pipeline: Pipeline, findings: Findings) -> None:
+    if (pipeline.options.get("linger") or 0) > LONGEST_LINGER:
+        text = f"linger is {LONGEST_LINGER} s at most: what still waits when the bridge stops is not drained"
+        findings.error(pipeline.place, text)
     policy = pipeline.options.get("on_refusal")
     if policy == "dead_letter" and not pipeline.dead_letter:
         findings.error(
