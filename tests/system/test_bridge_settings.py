@@ -142,7 +142,7 @@ def test_log_target_and_times_are_those_of_the_settings(monkeypatch, target, sec
 
     monkeypatch.setattr(engine, "configure", configure)
     monkeypatch.setattr(engine, "_run", started)
-    configuration = parse_configuration("")
+    configuration = parse_configuration(FILE.format(brokers="127.0.0.1:1", dead=1))
     assert engine.run(configuration, Instance("eu", "test", "a test"), reload=lambda: configuration) == 0
     assert told == {
         "to": target,
