@@ -117,16 +117,16 @@ def _replay(settings: Settings, request: Request, dry_run: bool, yes: bool, as_j
     from loader.backfill.store import BackfillStore
     from loader.commands.output import note, print_json
     from loader.commands.parts import connected
-    from loader.errors import LoaderError
 
     dataset = request.into or settings.dataset
     with _service(settings) as service, connected(settings, "backfill") as conn:
         store = BackfillStore(conn, dataset)
         if not store.exists and not request.aside:
-            # Workers that load elsewhere would get the replay, and never the order.
-            raise LoaderError(
-                f"no worker has loaded into dataset {dataset} yet, so none would follow the order: correct "
-                "LOADER_DATASET, start `loader run`, or say --aside"
+            # Workers that load elsewhere would get the replay, and never the order. To give it before the first worker
+            # starts is good, though.
+            note(
+                f"dataset {dataset} is not there yet and is made: workers that load into another one would get the "
+                "replay and not follow its order. If that is no new dataset, correct LOADER_DATASET"
             )
         replay = _make_replay(settings, service, store)
         found = replay.unfinished(request) if store.exists else None
