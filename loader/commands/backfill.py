@@ -163,6 +163,7 @@ def _replay(settings: Settings, request: Request, dry_run: bool, yes: bool, as_j
 
 def _follow(settings: Settings, replay: Replay, found: Backfill, dataset: str) -> Step:
     from loader.backfill.aside import AsideWorker
+    from loader.commands.interrupt import Interrupt
     from loader.commands.output import note
     from loader.commands.parts import make_database
 
@@ -170,6 +171,7 @@ def _follow(settings: Settings, replay: Replay, found: Backfill, dataset: str) -
     worker: AsideWorker | None = None
     last: Step | None = None
     with contextlib.ExitStack() as stack:
+        interrupt = stack.enter_context(Interrupt())
         if found.aside:
             assert found.subscription is not None
             note(f"{found.subscription} is loaded by this command; other workers may be pointed at it, too")
@@ -178,7 +180,7 @@ def _follow(settings: Settings, replay: Replay, found: Backfill, dataset: str) -
         def wait() -> None:
             if worker is not None:
                 worker.check()
-            time.sleep(_LOOK_SECONDS)
+            interrupt.pause(_LOOK_SECONDS)
 
         for last in replay.follow(found, wait):
             show(last, worker.trouble if worker is not None else None)

@@ -172,22 +172,22 @@ def top(
 
         loader bridge top --url http://10.0.0.7:8080/metrics --interval 5
     """
-    import time
-
     from loader.bridge.top import table
+    from loader.commands.interrupt import Interrupt
     from loader.commands.output import print_table, terminal
 
     before = None
-    while True:
-        now = _reading(url)
-        if before is not None or once:
-            if terminal() and not once:
-                print("\x1b[H\x1b[2J", end="")
-            print_table(*table(before, now))
-        if once:
-            return
-        before = now
-        time.sleep(interval)
+    with Interrupt() as interrupt:
+        while True:
+            now = _reading(url)
+            if before is not None or once:
+                if terminal() and not once:
+                    print("\x1b[H\x1b[2J", end="")
+                print_table(*table(before, now))
+            if once:
+                return
+            before = now
+            interrupt.pause(interval)
 
 
 def reference() -> None:

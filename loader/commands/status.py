@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import datetime
-import time
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from loader.commands.interrupt import Interrupt
 from loader.commands.options import Config, Json
 
 if TYPE_CHECKING:
@@ -59,22 +59,23 @@ def status(
     if serve:
         _serve(settings, host, port)
         return
-    while True:
-        try:
-            picture = _look(settings)
-        except LoaderError as error:
-            # Who watches through a failover wants to see its end.
-            if not watch or isinstance(error, ConfigurationError):
-                raise
-            note(f"{datetime.datetime.now(datetime.UTC):%H:%M:%S} {error}")
-        else:
-            if as_json:
-                print_json(picture.as_dict())
+    with Interrupt() as interrupt:
+        while True:
+            try:
+                picture = _look(settings)
+            except LoaderError as error:
+                # Who watches through a failover wants to see its end.
+                if not watch or isinstance(error, ConfigurationError):
+                    raise
+                note(f"{datetime.datetime.now(datetime.UTC):%H:%M:%S} {error}")
             else:
-                _show(picture, clear=watch)
-        if not watch:
-            return
-        time.sleep(interval)
+                if as_json:
+                    print_json(picture.as_dict())
+                else:
+                    _show(picture, clear=watch)
+            if not watch:
+                return
+            interrupt.pause(interval)
 
 
 def _look(settings: Settings) -> Picture:
