@@ -35,8 +35,8 @@ class Window:
         if seconds <= 0 or max_messages < 1 or max_bytes < 1:
             raise ValueError(f"a window needs limits above 0, not {seconds} s, {max_messages} and {max_bytes} bytes")
         self._seconds = seconds
-        self._max_messages = max_messages
-        self._max_bytes = max_bytes
+        self.max_messages = max_messages
+        self.max_bytes = max_bytes
         self._clock = clock
         self._messages: list[Message] = []
         self._bytes = 0
@@ -56,10 +56,10 @@ class Window:
             return messages
         if not self._messages:
             self._opened_at = self._clock()
-        room = self._max_messages - len(self._messages)
+        room = self.max_messages - len(self._messages)
         taken = messages if len(messages) <= room else messages[:room]
         size = sum([len(message.data) for message in taken])
-        if self._bytes + size >= self._max_bytes:
+        if self._bytes + size >= self.max_bytes:
             taken, size = self._within_bytes(taken)
         self._messages += taken
         self._bytes += size
@@ -70,20 +70,20 @@ class Window:
         for message in messages:
             size += len(message.data)
             count += 1
-            if self._bytes + size >= self._max_bytes:
+            if self._bytes + size >= self.max_bytes:
                 break
         return messages[:count], size
 
     @property
     def full(self) -> bool:
         """Count or bytes are reached."""
-        return len(self._messages) >= self._max_messages or self._bytes >= self._max_bytes
+        return len(self._messages) >= self.max_messages or self._bytes >= self.max_bytes
 
     def closed_by(self, now: float) -> ClosedBy | None:
         """Why the window is closed at `now`; None while it is open."""
-        if len(self._messages) >= self._max_messages:
+        if len(self._messages) >= self.max_messages:
             return "messages"
-        if self._bytes >= self._max_bytes:
+        if self._bytes >= self.max_bytes:
             return "bytes"
         if self._messages and now >= self._opened_at + self._seconds:
             return "time"

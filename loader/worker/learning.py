@@ -6,7 +6,7 @@ import json
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,13 +53,21 @@ class Learning:
         on_lesson: Callable[[Snapshot, Lesson], None],
         on_abandoned: Callable[[list[Event]], None],
         on_busy: Callable[[Sequence[Event]], None] = lambda events: None,
+        *,
+        most: int = 20_000,
+        most_bytes: int = 16 << 20,
     ) -> None:
-        """`on_busy` hears of the events that are taken in hand, and of none when they are done."""
+        """`on_busy` hears of the events that are taken in hand, and of none when they are done.
+
+        What was learned together is loaded in transactions of at most about `most` events and `most_bytes` of bodies.
+        """
         self._lane = lane
         self._on_loaded = on_loaded
         self._on_lesson = on_lesson
         self._on_abandoned = on_abandoned
         self._on_busy = on_busy
+        self._most = most
+        self._most_bytes = most_bytes
         self.lock_waits = 0
         """Learnings put off because a lock was not to be had in time."""
         self._tasks: list[Task] = []
@@ -176,13 +184,16 @@ class Learning:
             settled.append(event)
         stopped = lesson.frozen.keys() | lesson.refused.keys() | lesson.discarded.keys()
         events = [event for position, event in enumerate(task.events) if position not in stopped]
-        for loaded in self._lane.load(events, letters, discards):
-            loaded.load.dead.extend(settled)
-            settled = []
-            misfits, loaded.misfits = loaded.misfits, []
-            self._on_loaded(loaded)
-            if misfits:
-                self._again(task, misfits)
+        # While one lesson is learned, all that is outstanding may come to wait: too many rows for one transaction.
+        for piece in _pieces(events, self._most, self._most_bytes):
+            for loaded in self._lane.load(piece, letters, discards):
+                loaded.load.dead.extend(settled)
+                settled = []
+                misfits, loaded.misfits = loaded.misfits, []
+                self._on_loaded(loaded)
+                if misfits:
+                    self._again(task, misfits)
+            letters, discards = [], []
 
     def _again(self, task: Task, misfits: list[Event]) -> None:
         """Somebody changed the tables meanwhile; but what does not fit after several lessons never will."""
@@ -245,3 +256,11 @@ def _by_table(events: list[Event]) -> dict[str, list[Event]]:
     for event in events:
         tables.setdefault(event.table, []).append(event)
     return tables
+
+
+def _pieces(events: list[Event], most: int, most_bytes: int) -> Iterator[list[Event]]:
+    """Pieces of about equal weight; one, even when there are no events."""
+    parts = max(1, -(-len(events) // most), -(-sum(len(event.message.data) for event in events) // most_bytes))
+    size = max(1, -(-len(events) // parts))
+    for start in range(0, max(1, len(events)), size):
+        yield events[start : start + size]

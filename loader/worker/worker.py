@@ -96,7 +96,15 @@ class Worker:
         """`control` is the link to a supervisor, which remembers what was in flight when a worker died."""
         self.puller = puller
         self.held = HeldEvents()
-        self.learning = Learning(learning_lane, self._learned_load, self._lesson, self._give_back, self._note_learning)
+        self.learning = Learning(
+            learning_lane,
+            self._learned_load,
+            self._lesson,
+            self._give_back,
+            self._note_learning,
+            most=window.max_messages,
+            most_bytes=window.max_bytes,
+        )
         self.loading_since: int | None = None
         """Oldest publish time (microseconds) of what is being loaded; None when nothing is."""
         self._control = control
