@@ -100,12 +100,15 @@ class Decoder:
         if any(attributes) and not _MEANINGFUL.isdisjoint(chain.from_iterable(attributes)):
             return None
         try:
-            if any(len(body) > self._harmless and self._check(body) for body in bodies):
-                return None
+            if max(map(len, bodies), default=0) > self._harmless:
+                for body in bodies:
+                    if len(body) > self._harmless and self._check(body):
+                        return None
             records = list(map(parse_fast, bodies))
         except (Refused, ValueError):
             return None
-        if any(b"\\" in body and b"\\u0000" in body for body in bodies) or set(map(type, records)) != {dict}:
+        joined = b"".join(bodies)  # one search instead of one a message
+        if (b"\\" in joined and b"\\u0000" in joined) or not set(map(type, records)) <= {dict}:
             return None
         identities: list[str | None]
         if self._by_message_id:

@@ -194,7 +194,7 @@ class Worker:
         messages = bundle.messages
         suspects: list[Message] = []
         known = self._control.suspects if self._control is not None else {}
-        if known or any(message.attempt >= _SUSPECT_ATTEMPT for message in messages):
+        if known or max([message.attempt for message in messages]) >= _SUSPECT_ATTEMPT:
             suspects = [m for m in messages if m.attempt >= _SUSPECT_ATTEMPT or m.message_id in known]
             messages = [m for m in messages if not (m.attempt >= _SUSPECT_ATTEMPT or m.message_id in known)]
         if messages:
