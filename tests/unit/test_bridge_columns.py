@@ -10,6 +10,7 @@ import hypothesis.strategies as st
 import orjson
 import pytest
 from hypothesis import given
+from sink_doubles import Channel, Delivery
 
 from loader.bridge.columns import Columns
 from loader.bridge.condition.compile import compile_condition
@@ -45,39 +46,8 @@ def columns(values, partitions=None, offsets=None, times=None, keys=None, header
     )
 
 
-class _Delivery:
-    def __init__(self) -> None:
-        self.refused: list[tuple[Frame, str]] = []
-
-    def confirm(self, share, count, size):
-        share.confirm(count)
-
-    def refuse(self, share, frame, reason, size):
-        self.refused.append((frame, reason))
-
-
-class _Channel:
-    """Keeps request bodies; a test settles the requests."""
-
-    def __init__(self) -> None:
-        self.bodies: list[bytes] = []
-
-    def unary_unary(self, method):
-        return self
-
-    def future(self, body, timeout):
-        self.bodies.append(body)
-        return self
-
-    def add_done_callback(self, call):
-        pass
-
-    def close(self):
-        pass
-
-
 def _sent(frames, **options) -> tuple[list[Any], list[tuple[int, str]]]:
-    channel, delivery, share = _Channel(), _Delivery(), Share()
+    channel, delivery, share = Channel(), Delivery(), Share()
     sink = PubsubSink("out", TOPIC, lambda: channel, delivery, None, **{"most_requests": 1_000, **options})
     share.give(len(frames))
     sink.send(frames, share, 100.0)
@@ -147,7 +117,7 @@ def test_a_request_of_columns_holds_a_thousand_messages_and_its_bytes_at_most():
 
 
 def test_a_request_that_failed_goes_out_again_as_it_was():
-    channel, delivery, share = _Channel(), _Delivery(), Share()
+    channel, delivery, share = Channel(), Delivery(), Share()
 
     class AtOnce:
         def after(self, seconds, call):
@@ -171,7 +141,7 @@ def test_a_request_that_failed_goes_out_again_as_it_was():
 
 def test_what_is_refused_of_columns_with_ordering_keys_is_not_confirmed_as_well():
     # It would be confirmed twice: by the request that it is not in, and by its dead letter.
-    channel, delivery, share = _Channel(), _Delivery(), Share()
+    channel, delivery, share = Channel(), Delivery(), Share()
     sink = PubsubSink("out", TOPIC, lambda: channel, delivery, None, ordering=True)
     asked: list[Request] = []
     fire = sink._requests._fire

@@ -15,6 +15,7 @@ import fastavro
 import hypothesis.strategies as st
 import pytest
 from hypothesis import HealthCheck, given, settings
+from sink_doubles import Channel
 
 from loader.bridge.columns import Columns
 from loader.bridge.config.load import parse_configuration
@@ -159,26 +160,8 @@ def test_a_dead_letter_of_a_row_holds_the_message_that_came():
     assert identity_of(dead, b"") == b"cluster/gps/3/7/0"
 
 
-class _Channel:
-    def __init__(self) -> None:
-        self.bodies: list[bytes] = []
-
-    def unary_unary(self, method):
-        return self
-
-    def future(self, body, timeout):
-        self.bodies.append(body)
-        return self
-
-    def add_done_callback(self, call):
-        pass
-
-    def close(self):
-        pass
-
-
 def test_rows_are_published_with_identity_and_table():
-    channel = _Channel()
+    channel = Channel()
     sink = PubsubSink("out", "projects/p/topics/t", lambda: channel, None, None)  # type: ignore[arg-type]
     frames = flatten('each = "items"\ntable = "lines"').apply([frame(ORDER), frame(ORDER, offset=8)]).frames
     sink.send(frames, Share(), 100.0)
@@ -220,7 +203,7 @@ def test_rows_by_columns_are_published_as_the_frames_that_they_stand_for(odd):
 
     bodies = []
     for frames in (made, list(made)):
-        channel = _Channel()
+        channel = Channel()
         options: dict[str, Any] = {"ordering": True} if odd == "ordering" else {"most_bytes": 900, "most_requests": 99}
         sink = PubsubSink("out", "projects/p/topics/t", lambda ch=channel: ch, Delivery(), None, **options)  # type: ignore
         sink.send(frames, Share(), 100.0)
@@ -238,7 +221,7 @@ def test_rows_by_columns_are_published_as_the_frames_that_they_stand_for(odd):
 
 
 def test_rows_by_columns_that_were_not_taken_are_sent_again_as_the_same_bytes():
-    channel = _Channel()
+    channel = Channel()
     sink = PubsubSink("out", "projects/p/topics/t", lambda: channel, None, None)  # type: ignore[arg-type]
     values = [json.dumps(ORDER).encode()] * 3
     made = flatten('each = "items"').sift(columns(values, JSON)).frames

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
-from typing import Any
 
 import hypothesis.strategies as st
 import pytest
 from hypothesis import given
+from sink_doubles import Channel, Delivery
 
 from loader.bridge.engine.bucket import Share
 from loader.bridge.frame import Frame, Payload
@@ -19,39 +19,8 @@ from loader.pull import protocol as pb
 TOPIC = "projects/project/topics/topic"
 
 
-class _Delivery:
-    def __init__(self) -> None:
-        self.refused: list[tuple[Any, str]] = []
-
-    def confirm(self, share, count, size):
-        share.confirm(count)
-
-    def refuse(self, share, frame, reason, size):
-        self.refused.append((frame, reason))
-
-
-class _Channel:
-    """Keeps request bodies and answers none."""
-
-    def __init__(self) -> None:
-        self.bodies: list[bytes] = []
-
-    def unary_unary(self, method):
-        return self
-
-    def future(self, body, timeout):
-        self.bodies.append(body)
-        return self
-
-    def add_done_callback(self, call):
-        pass
-
-    def close(self):
-        pass
-
-
 def _sink(**options):
-    channel, delivery = _Channel(), _Delivery()
+    channel, delivery = Channel(), Delivery()
     return PubsubSink("out", TOPIC, lambda: channel, delivery, None, **options), channel, delivery
 
 

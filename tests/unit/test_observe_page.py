@@ -6,12 +6,9 @@ import datetime
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import psycopg
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
 from browser import NAMES, Browser, find_chromium
 
 from loader.observe.health import Report
