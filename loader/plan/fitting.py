@@ -42,6 +42,11 @@ class Source:
     raw: Callable[[Event], str] | None = None
     """JSON text for `_raw`; None when LOADER_KEEP_RAW is off."""
 
+    @property
+    def kept(self) -> tuple[Callable[[Event], str], ...]:
+        """What fills the last of `Book.root_columns()`, in their order."""
+        return tuple(keep for keep in (self.attributes, self.raw) if keep is not None)
+
 
 @dataclass(slots=True)
 class Fitted:
@@ -86,7 +91,6 @@ class _Fitting:
         self._source = source
         self._fitter = Fitter(book, policy)
         self.fitted.tables = self._fitter.tables
-        self._plain = source.attributes is None and source.raw is None
         self._by_column = not self._fitter.policy.drafts
         self._seen: dict[str, dict[str, int]] = {}
         """By table, as the unique index is: what becomes of an event must not depend on who is in its bundle."""
@@ -169,9 +173,7 @@ class _Fitting:
         load_ids = [self.fitted.load_id] * len(events)
         system: list[Sequence[Any]] = [dlt_ids(identities), load_ids, identities, numbers, moments]
         try:
-            for kept in (self._source.attributes, self._source.raw):
-                if kept is not None:
-                    system.append([kept(event) for event in events])
+            system += [[keep(event) for event in events] for keep in self._source.kept]
         except (InexactNumber, Refused, ValueError):
             return None  # the walk finds out whose, and what becomes of it
         return system
@@ -198,8 +200,7 @@ class _Fitting:
         number = len(fitted.events)
         system: tuple[Any, ...] = (row_id, fitted.load_id, identity, digest, from_micros(message.published))
         try:
-            if not self._plain:
-                system += _kept_with(source, event)
+            system += tuple(keep(event) for keep in source.kept)
             if record is None:
                 record = source.record(event)
             try:
@@ -231,12 +232,6 @@ class _Fitting:
         self.fitted.discarded_values = self._fitter.discarded_values
         _sort(self.fitted)
         return self.fitted
-
-
-def _kept_with(source: Source, event: Event) -> tuple[str, ...]:
-    attributes = () if source.attributes is None else (source.attributes(event),)
-    raw = () if source.raw is None else (source.raw(event),)
-    return attributes + raw
 
 
 def _sort(fitted: Fitted) -> None:
