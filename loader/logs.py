@@ -7,6 +7,7 @@ from __future__ import annotations
 import logging
 import re
 import sys
+import threading
 import traceback
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
@@ -39,14 +40,27 @@ class Redaction:
     """Takes secrets out of texts: what looks like one, and the known ones wherever they stand."""
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
+        self._forms: frozenset[str] = frozenset()
+        self._known: re.Pattern[str] | None = None
+        self._learning = threading.Lock()
+        self.learn(secrets)
+
+    def learn(self, secrets: Iterable[str]) -> None:
+        """Take these out as well, from the next text on, of any thread. What is known stays known: a line may still
+        hold a password that was replaced."""
         # Shorter ones would take common words out of every line; the patterns see them where they stand.
-        known = {form for secret in secrets if len(secret) >= 6 for form in (secret, quote(secret, safe=""))}
-        self._known = re.compile("|".join(map(re.escape, sorted(known, key=len, reverse=True)))) if known else None
+        forms = {form for secret in secrets if len(secret) >= 6 for form in (secret, quote(secret, safe=""))}
+        with self._learning:
+            if forms <= self._forms:
+                return
+            self._forms |= forms
+            self._known = re.compile("|".join(map(re.escape, sorted(self._forms, key=len, reverse=True))))
 
     def text(self, text: str) -> str:
         """The text with each secret replaced by `***`."""
-        if self._known is not None:
-            text = self._known.sub(HIDDEN, text)
+        known = self._known
+        if known is not None:
+            text = known.sub(HIDDEN, text)
         for pattern, replacement in _SECRETS:
             text = pattern.sub(replacement, text)
         return text
@@ -143,14 +157,15 @@ def configure(
     *,
     stream: TextIO | None = None,
     labels: Mapping[str, str] | None = None,
-    secrets: Iterable[str] = (),
+    secrets: Iterable[str] | Redaction = (),
     cloud_client: Callable[[], Any] | None = None,
 ) -> Callable[[], None]:
     """Set up the root logger and return what flushes and closes it; call that before the interpreter ends.
 
-    `to` is `stdout` (or the `stream` given, for commands whose stdout is their result) or `cloud`. `cloud_client`
-    stands in for google-cloud-logging's client. Lines of the client's own libraries go to stderr in `cloud` mode."""
-    redaction = Redaction(secrets)
+    `to` is `stdout` (or the `stream` given, for commands whose stdout is their result) or `cloud`. `secrets` are kept
+    out of every line; a Redaction may learn more of them later. `cloud_client` stands in for google-cloud-logging's
+    client. Lines of the client's own libraries go to stderr in `cloud` mode."""
+    redaction = secrets if isinstance(secrets, Redaction) else Redaction(secrets)
     root = logging.getLogger()
     previous, previous_level = root.handlers[:], root.level
     handlers: list[logging.Handler] = []

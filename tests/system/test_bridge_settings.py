@@ -126,14 +126,14 @@ def test_log_target_and_times_are_those_of_the_settings(monkeypatch, target, sec
         "LOADER_SHUTDOWN_SECONDS": seconds,
         "LOADER_HTTP_HOST": "0.0.0.0",
         "LOADER_HTTP_PORT": "8123",
-        "LOADER_HTTP_TOKEN": "t0ken",
+        "LOADER_HTTP_TOKEN": "t0ken-1",
     }
     for name, value in settings.items():
         monkeypatch.setenv(name, value)
     told: dict[str, Any] = {}
 
     def configure(level, to, secrets):
-        told.update(to=to, secrets=secrets)
+        told.update(to=to, hidden=secrets.text("with t0ken-1"))
         return lambda: None
 
     def started(configuration, instance, reload, settings, token):
@@ -146,9 +146,9 @@ def test_log_target_and_times_are_those_of_the_settings(monkeypatch, target, sec
     assert engine.run(configuration, Instance("eu", "test", "a test"), reload=lambda: configuration) == 0
     assert told == {
         "to": target,
-        "secrets": ["t0ken"],
+        "hidden": "with t0ken-1".replace("t0ken-1", "***"),
         "host": "0.0.0.0",
         "port": 8123,
         "seconds": float(seconds),
-        "token": "t0ken",
+        "token": "t0ken-1",
     }

@@ -84,6 +84,17 @@ def test_what_looks_like_a_secret_is_taken_out(text, left):
     assert Redaction().text(text) == left
 
 
+def test_what_is_learned_later_is_taken_out_too_and_what_was_known_stays_known():
+    stream, redaction = io.StringIO(), Redaction(["old-" + SECRET])
+    close = configure("INFO", stream=stream, secrets=redaction)
+    try:
+        redaction.learn([SECRET, "", "short"])
+        logging.getLogger("loader").info("old-%s, new %s, short", SECRET, SECRET)
+    finally:
+        close()
+    assert json.loads(stream.getvalue())["message"] == "***, new ***, short"
+
+
 def test_the_libraries_of_the_client_keep_their_details_to_themselves(lines):
     logging.getLogger("urllib3.connectionpool").debug("GET /")
     logging.getLogger("google.auth").info("token")

@@ -53,6 +53,18 @@ class Reference:
         """Its text. Raises ConfigurationError that names the place, the variable or file, and what to do."""
         return "".join(part if isinstance(part, str) else self._read(part, environ) for part in self.parts)
 
+    def secrets(self, environ: Mapping[str, str]) -> list[str]:
+        """What of its text must not be shown: all of it, and each secret in it alone, for a password shows up without
+        the address that it is written into. None of what cannot be resolved here."""
+        found = []
+        for part in self.targets:
+            if part.secret:
+                try:
+                    found.append(self._read(part, environ))
+                except ConfigurationError:
+                    continue  # it belongs to what runs elsewhere, or else is told by who needs it
+        return [*found, *([self.resolve(environ)] if found and not unset(self, environ) else [])]
+
     def _read(self, variable: Variable, environ: Mapping[str, str]) -> str:
         if variable.kind == "env":
             # Empty counts as unset: compose and Terraform write an empty variable for each value that is missing.
@@ -80,6 +92,17 @@ def resolve(value: Any, environ: Mapping[str, str] | None = None) -> Any:
     if isinstance(value, list | tuple):
         return type(value)(resolve(each, environ) for each in value)
     return value
+
+
+def secrets(value: Any, environ: Mapping[str, str]) -> list[str]:
+    """Every text in `value` that no line may show, as far as it is known here."""
+    if isinstance(value, Reference):
+        return value.secrets(environ)
+    if isinstance(value, Mapping):
+        return [each for one in value.values() for each in secrets(one, environ)]
+    if isinstance(value, list | tuple):
+        return [each for one in value for each in secrets(one, environ)]
+    return []
 
 
 def unset(value: Any, environ: Mapping[str, str]) -> list[Reference]:

@@ -16,14 +16,14 @@ from loader.bridge.config.instance import Instance
 from loader.bridge.config.model import Configuration, Lookup
 from loader.bridge.config.needs import lookups_of
 from loader.bridge.config.plan import Consumer, make_plan
-from loader.bridge.config.reference import Reference, unset
+from loader.bridge.config.reference import Reference, secrets
 from loader.bridge.engine.build import Running, build
 from loader.bridge.engine.serve import Server
 from loader.bridge.engine.timer import Timer
 from loader.bridge.identity import shared_targets, target
 from loader.bridge.lookups.lookups import Lookups
 from loader.errors import ConfigurationError, LoaderError
-from loader.logs import configure
+from loader.logs import Redaction, configure
 from loader.settings.declaration import Settings
 from loader.settings.environment import load_settings
 from loader.words import counted
@@ -175,39 +175,32 @@ def run(configuration: Configuration, instance: Instance, *, reload: Callable[[]
     (loader/settings/declaration.py). Raises LoaderError when it cannot start."""
     settings, warnings = load_settings(None, os.environ)
     token = settings.http_token.get_secret_value() if settings.http_token is not None else None
-    close_logs = configure(settings.log_level, settings.log_to, secrets=[token or "", *_secrets(configuration)])
+    redaction = Redaction([token or "", *_secrets(configuration)])
+    close_logs = configure(settings.log_level, settings.log_to, secrets=redaction)
+
+    def read_again() -> Configuration:
+        # Before anything of the new file runs: new secrets, and those of which only the value is another.
+        found = reload()
+        redaction.learn(_secrets(found))
+        return found
+
     for warning in warnings:
         log.warning("%s", warning)
     try:
-        return _run(configuration, instance, reload, settings, token)
+        return _run(configuration, instance, read_again, settings, token)
     finally:
         close_logs()
 
 
 def _secrets(configuration: Configuration) -> list[str]:
-    """Values that no line of the log may hold. One that is not there belongs to what runs elsewhere, or else is told
-    by who needs it."""
-    found: list[str] = []
-
-    def look(value: Any) -> None:
-        if isinstance(value, Reference):
-            if value.secret and not unset(value, os.environ):
-                found.append(value.resolve(os.environ))
-        elif isinstance(value, Mapping):
-            for each in value.values():
-                look(each)
-        elif isinstance(value, list | tuple):
-            for each in value:
-                look(each)
-
-    for endpoint in configuration.endpoints.values():
-        look(endpoint.options)
-    for lookup in configuration.lookups.values():
-        look(lookup.options)
-    for pipeline in configuration.pipelines.values():
-        look(pipeline.format_options)
-        look([spec.options for spec in pipeline.stages])
-    return found
+    """Values that no line of the log may hold, as they are now."""
+    owners = [
+        *(endpoint.options for endpoint in configuration.endpoints.values()),
+        *(lookup.options for lookup in configuration.lookups.values()),
+        *(pipeline.format_options for pipeline in configuration.pipelines.values()),
+        *(spec.options for pipeline in configuration.pipelines.values() for spec in pipeline.stages),
+    ]
+    return secrets(owners, os.environ)
 
 
 def _run(
