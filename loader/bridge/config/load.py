@@ -13,6 +13,7 @@ from loader.bridge.config.endpoints import COMMON, GUARANTEED, KINDS
 from loader.bridge.config.expand import expand_mirror, expand_replicate
 from loader.bridge.config.finding import Finding, Findings, InvalidConfiguration, allowed, in_order
 from loader.bridge.config.hcl import parse, read_file
+from loader.bridge.config.kafka import check_properties
 from loader.bridge.config.model import Configuration, Criticality, Endpoint, Lookup, Pipeline, StageSpec, TestBlock
 from loader.bridge.config.options import read_options
 from loader.bridge.config.reference import Reference, unset
@@ -43,7 +44,8 @@ def parse_configuration(text: str, file: str = "bridge.hcl", environ: Mapping[st
 
 def examine(path: str | Path, environ: Mapping[str, str] | None = None) -> list[Finding]:
     """Every finding of the file, those of its syntax included, in the order of the file. Beyond what is looked at
-    before it is run: variables and secret files that are not there, and formats whose files cannot be used."""
+    before it is run: variables and secret files that are not there, formats whose files cannot be used, and properties
+    that Kafka's client does not take."""
     environ = os.environ if environ is None else environ
     try:
         configuration, findings = read_configuration(read_file(path), str(path), environ)
@@ -64,6 +66,7 @@ def examine(path: str | Path, environ: Mapping[str, str] | None = None) -> list[
                 make_format(pipeline.format, pipeline.format_options)
             except ConfigurationError as error:
                 findings.error(pipeline.place, str(error))
+    check_properties(configuration, findings, environ)
     return in_order(findings.all)
 
 

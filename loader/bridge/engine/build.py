@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -65,17 +66,29 @@ def build(configuration: Configuration, consumer: Consumer, lookup: Lookup, time
     reader = _reader(consumer, flows)
     running = Running(consumer, reader, flows)
     shared = shared_targets(configuration.pipelines.values(), configuration.endpoints)
-    for pipeline, flow in zip(consumer.pipelines, flows, strict=True):
-        sinks: dict[str, Sink] = {}
-        for name in pipeline.sinks:
-            endpoint = configuration.endpoints[name]
-            own = pipeline.name if target(endpoint) in shared else None
-            sinks[name] = make_sink(endpoint, flow.delivery(name), timer, pipeline, own)
-        dead = None
-        if pipeline.dead_letter is not None:
-            endpoint = configuration.endpoints[pipeline.dead_letter]
-            # Several pipelines bury in one place: each refusal is to be seen.
-            dead = make_sink(endpoint, flow.dead_delivery(), timer, pipeline, pipeline.name, dead=True)
+    # All sinks before the first pipeline begins: one that cannot be made leaves no thread and no connection behind.
+    made: list[Sink] = []
+    ends: list[tuple[dict[str, Sink], Sink | None]] = []
+    try:
+        for pipeline, flow in zip(consumer.pipelines, flows, strict=True):
+            sinks: dict[str, Sink] = {}
+            for name in pipeline.sinks:
+                endpoint = configuration.endpoints[name]
+                own = pipeline.name if target(endpoint) in shared else None
+                sinks[name] = make_sink(endpoint, flow.delivery(name), timer, pipeline, own)
+                made.append(sinks[name])
+            dead = None
+            if pipeline.dead_letter is not None:
+                endpoint = configuration.endpoints[pipeline.dead_letter]
+                # Several pipelines bury in one place: each refusal is to be seen.
+                dead = make_sink(endpoint, flow.dead_delivery(), timer, pipeline, pipeline.name, dead=True)
+                made.append(dead)
+            ends.append((sinks, dead))
+    except BaseException:
+        for sink in made:
+            sink.close(time.monotonic())
+        raise
+    for pipeline, flow, (sinks, dead) in zip(consumer.pipelines, flows, ends, strict=True):
         flow.start(sinks, dead)
         source = consumer.source
         running.watched.append(Watched(pipeline, source.region, source.environment, flow, reader))

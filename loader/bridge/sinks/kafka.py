@@ -17,6 +17,7 @@ from loader.bridge.frame import Frame, Undecodable
 from loader.bridge.identity import suffix
 from loader.bridge.sinks.dispatch import Backoff
 from loader.bridge.sinks.sink import Delivery, identity_of
+from loader.bridge.sources.kafka_options import make_client
 from loader.errors import ConfigurationError
 
 log = logging.getLogger(__name__)
@@ -60,9 +61,9 @@ class KafkaSink:
         self._lock = threading.Condition()
         self._closed = threading.Event()
         try:
-            self._producer: Any = Producer(self._settings, logger=log)
-        except KafkaException as error:
-            raise ConfigurationError(f"the endpoint {name}: {error.args[0].str()}") from error
+            self._producer: Any = make_client(Producer, self._settings, log)
+        except ConfigurationError as error:
+            raise ConfigurationError(f"the endpoint {name}: {error}") from error
         self._thread = threading.Thread(target=self._poll, name=f"kafka {name}", daemon=True)
         self._thread.start()
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from loader.errors import ConfigurationError
@@ -26,6 +27,7 @@ _FIXED: Mapping[str, tuple[Any, str]] = {
     "enable.auto.offset.store": (False, "positions are committed when every sink has confirmed"),
     "enable.partition.eof": (False, "the end of a partition is no message"),
 }
+_FUNCTION = "it takes a function of a program"
 _REFUSED = {
     "group.id": "set the endpoint's `group`",
     "bootstrap.servers": "set the endpoint's `brokers`",
@@ -46,6 +48,8 @@ def consumer_settings(brokers: str, group: str, properties: Mapping[str, Any], p
                 raise ConfigurationError(f"{place}{name} = {value!r} is refused: {why}")
         elif _REFUSED.get(name):
             raise ConfigurationError(f"{place}{name} is refused: {_REFUSED[name]}")
+        elif name.endswith("_cb"):
+            raise ConfigurationError(f"{place}{name} is refused: {_FUNCTION}")
         elif name == "partition.assignment.strategy" and "cooperative-sticky" not in str(value):
             raise ConfigurationError(
                 f"{place}{name} = {value!r} is refused: partitions that stay go on only with cooperative-sticky"
@@ -58,14 +62,29 @@ def consumer_settings(brokers: str, group: str, properties: Mapping[str, Any], p
     return settings
 
 
+def make_client(kind: Callable[..., Any], settings: Mapping[str, Any], logger: logging.Logger | None = None) -> Any:
+    """A client of `kind` (Consumer or Producer). Raises ConfigurationError, in librdkafka's words, for settings that it
+    does not take."""
+    from confluent_kafka import KafkaException
+
+    given = {} if logger is None else {"logger": logger}
+    try:
+        return kind(dict(settings), **given)
+    except KafkaException as error:
+        raise ConfigurationError(error.args[0].str().strip()) from error
+    except (TypeError, ValueError, AttributeError) as error:
+        # Names that the Python client keeps for functions of a program (error_cb), or for settings within settings.
+        raise ConfigurationError(str(error)) from error
+
+
 def check_settings(settings: Mapping[str, Any], endpoint: str) -> None:
-    """Ask the client whether it takes them. Raises ConfigurationError."""
-    from confluent_kafka import Consumer, KafkaException
+    """Ask the client whether it takes a consumer's settings. Raises ConfigurationError."""
+    from confluent_kafka import Consumer
 
     try:
-        Consumer(dict(settings)).close()
-    except KafkaException as error:
-        raise ConfigurationError(f"the endpoint {endpoint}: {error.args[0].str()}") from error
+        make_client(Consumer, settings).close()
+    except ConfigurationError as error:
+        raise ConfigurationError(f"the endpoint {endpoint}: {error}") from error
 
 
 PRODUCER_DEFAULTS: Mapping[str, Any] = {
@@ -91,6 +110,8 @@ def producer_settings(brokers: str, properties: Mapping[str, Any], place: str = 
             raise ConfigurationError(f"{place}{name} = {value!r} is refused: no message may be lost or given up")
         if name in ("bootstrap.servers", "metadata.broker.list"):
             raise ConfigurationError(f"{place}{name} is refused: set the endpoint's `brokers`")
+        if name.endswith("_cb"):
+            raise ConfigurationError(f"{place}{name} is refused: {_FUNCTION}")
         settings[name] = _plain(value)
     settings["bootstrap.servers"] = brokers
     return settings
