@@ -78,8 +78,9 @@ def run(
     Of the loader's settings it reads LOADER_HTTP_HOST, LOADER_HTTP_PORT (/metrics, /healthz, /readyz, /debug/profile;
     0: none), LOADER_HTTP_TOKEN, LOADER_SHUTDOWN_SECONDS (from SIGTERM to the exit), LOADER_LOG_LEVEL and LOADER_LOG_TO.
 
-    --check exits with 78 if the file has an error. --explain takes {"topic", "key", "headers", "value", "partition",
-    "offset", "timestamp"}, of which only value is needed; it fetches the lookups once and sends nothing.
+    --check exits with 78 if the file has an error; it asks Kafka's client about properties, and no broker. --explain
+    takes {"topic", "key", "headers", "value", "partition", "offset", "timestamp"}, of which only value is needed; it
+    fetches the lookups once and sends nothing.
 
     With --json: --check: {"findings": [{"severity", "file", "line", "column", "text"}]}; --plan: {"region",
     "environment", "known_by", "consumers": [{"group", "source", "start", "why", "pipelines"}], "left": {NAME: WHY}};
@@ -118,7 +119,7 @@ def run(
 def try_out(file: File, as_json: Json = False) -> None:
     """Run the test blocks of FILE.hcl: messages in, expected messages out. Needs no broker and sends nothing.
 
-    Exits with 1 if a test fails.
+    Exits with 1 if a test fails, and if the file has no test block.
 
     With --json: {"tests": [{"name", "place", "passed", "differences": [TEXT]}]}.
 
@@ -153,7 +154,7 @@ def try_out(file: File, as_json: Json = False) -> None:
                     print(printable(f"     {line}"))
     failed = sum(not verdict.passed for verdict in verdicts)
     note(f"{counted(len(verdicts), 'test')}, {failed} failed" if verdicts else f"{file} has no test block")
-    if failed:
+    if failed or not verdicts:
         raise typer.Exit(_FAILED)
 
 

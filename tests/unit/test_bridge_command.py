@@ -43,7 +43,8 @@ def call(app: typer.Typer, *arguments: str):
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
 def test_every_example_is_sound_and_passes_its_own_tests(app, path):
     assert call(app, "--check", str(path)).exit_code == 0
-    assert call(app, "test", str(path)).exit_code == 0
+    tested = 'test "' in path.read_text()
+    assert call(app, "test", str(path)).exit_code == (0 if tested else 1)
 
 
 def test_a_file_is_taken_before_or_after_its_options_or_after_run(app):
@@ -155,6 +156,15 @@ def test_a_bool_is_not_taken_for_a_number_by_a_test(app, tmp_path):
     block = 'test "t" {\n pipeline = "events"\n input {\n value = { event = "order", amount = 1 }\n }\n'
     path.write_text(Path(ROUTER).read_text() + block + 'expect {\n value = { event = "order", amount = true }\n }\n}\n')
     assert call(app, "test", str(path)).exit_code == 1
+
+
+def test_a_file_without_a_test_does_not_pass_for_a_tested_one(app, tmp_path):
+    path = tmp_path / "t.hcl"
+    path.write_text(Path(ROUTER).read_text().partition('test "')[0])
+    result = call(app, "test", str(path))
+    assert (result.exit_code, result.stderr) == (1, f"{path} has no test block\n")
+    result = call(app, "test", str(path), "--json")
+    assert (result.exit_code, json.loads(result.stdout)) == (1, {"tests": []})
 
 
 def test_the_options_that_only_print_exclude_each_other(app):
