@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
-from loader.bridge.condition.nodes import Binary, Call, Choice, Index, Items, Node, Path, Unary
+from loader.bridge.condition.nodes import Binary, Call, Choice, Constant, Index, Items, Node, Path, Unary
 
 
 def reads(node: Any, names: set[str]) -> bool:
@@ -21,6 +21,15 @@ def reads(node: Any, names: set[str]) -> bool:
 def depends(node: Node) -> bool:
     """Whether a node says another thing for another message."""
     return isinstance(node, Path) or any(depends(each) for each in below(node))
+
+
+def patterns(node: Node) -> Iterator[str]:
+    """The regular expressions in it."""
+    match node:
+        case Call("matches", (_, Constant(str(pattern)))):
+            yield pattern
+    for each in below(node):
+        yield from patterns(each)
 
 
 def below(node: Node) -> tuple[Node, ...]:

@@ -11,7 +11,6 @@ like hold only between two numbers or two texts; a condition holds when it is tr
 from __future__ import annotations
 
 import operator
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -20,11 +19,12 @@ from loader.bridge.condition.analysis import always, reads
 from loader.bridge.condition.functions import FUNCTIONS, contains, equal, is_number, text
 from loader.bridge.condition.nodes import Binary, Call, Choice, Constant, Index, Items, Node, Path, Unary
 from loader.bridge.condition.parse import InvalidExpression, parse
+from loader.bridge.condition.pattern import Pattern, study
 from loader.bridge.condition.quick import Quick, quick
 from loader.bridge.condition.read import LARGEST_EXACT, field_reader, reader
 from loader.bridge.config.model import Place
 from loader.bridge.config.tree import Expression
-from loader.bridge.frame import Frame
+from loader.bridge.frame import Frame, Undecodable
 
 Value = Callable[[Frame], Any]
 Lookups = Callable[[str], Mapping[str, Any]]
@@ -33,13 +33,17 @@ _COMPARE = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operato
 _ARITHMETIC = {"+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv, "%": operator.mod}
 
 
+class Unsearched(Undecodable):
+    """A text that is too long to be searched for this pattern: neither true nor false can be said of it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Compiled:
     """An expression ready to use."""
 
     text: str
     value: Value
-    """Its value for a frame. Raises Undecodable and Unavailable if it reads the payload."""
+    """Its value for a frame. Raises Undecodable and Unavailable if it reads the payload, and Unsearched."""
     test: Callable[[Frame], bool]
     """Whether it holds: its value is true."""
     reads_payload: bool
@@ -111,8 +115,7 @@ class _Maker:
             case Index(base, key):
                 return self.index(self.make(base), self.key(key), isinstance(base, Path) and base.root == "lookup")
             case Call("matches", (subject, Constant(pattern))):
-                search, value = re.compile(pattern).search, self.make(subject)
-                return lambda frame: isinstance(got := value(frame), str) and search(got) is not None
+                return _search(self.make(subject), study(pattern))
             case Call(name, arguments):
                 return self.call(FUNCTIONS[name].call, [self.make(each) for each in arguments])
             case Unary("-", operand):
@@ -281,6 +284,25 @@ class _Maker:
             return result if not isinstance(result, float) or result - result == 0 else None
 
         return value
+
+
+def _search(value: Value, pattern: Pattern) -> Value:
+    search, longest = pattern.search.search, pattern.longest
+    if longest is None:
+        return lambda frame: isinstance(got := value(frame), str) and search(got) is not None
+
+    def found(frame: Frame) -> bool:
+        got = value(frame)
+        if not isinstance(got, str):
+            return False
+        if len(got) > longest:
+            shown = pattern.search.pattern
+            raise Unsearched(
+                f"matches tries {shown!r} on {longest:,} characters at most, and the text has {len(got):,}"
+            )
+        return search(got) is not None
+
+    return found
 
 
 def _field_equals(name: str, wanted: str | None) -> Callable[[Frame], bool]:

@@ -88,6 +88,12 @@ def _length(value: Any) -> int | None:
     return len(value) if isinstance(value, str | list | tuple | Mapping) else None
 
 
+_MATCHES = (
+    "Whether the expression (Python's) is found in it. One whose time may double with each character, as that of "
+    "`(a+)+$`, is refused. Where the time grows faster than the text, `--check` names the longest text that it is "
+    "tried on, and a message with a longer one is refused; `^` at its beginning often helps."
+)
+
 FUNCTIONS: Mapping[str, Function] = {
     "coalesce": Function("coalesce(a, b, …)", "The first that is not null.", 1, 20, _coalesce),
     "contains": Function("contains(LIST or TEXT or MAP, value)", "Whether it is in there.", 2, 2, contains),
@@ -95,7 +101,7 @@ FUNCTIONS: Mapping[str, Function] = {
     "has": Function("has(payload.a)", "Whether it is there and not null.", 1, 1, lambda v: v is not None),
     "length": Function("length(TEXT or LIST or MAP)", "Characters, items or keys.", 1, 1, _length),
     "lower": Function("lower(text)", "In lower case.", 1, 1, lambda v: v.lower() if isinstance(v, str) else None),
-    "matches": Function('matches(text, "REGEX")', "Whether the expression is found in it.", 2, 2, lambda v, p: False),
+    "matches": Function('matches(text, "REGEX")', _MATCHES, 2, 2, lambda v, p: False),
     "number": Function("number(text)", "The number that a text spells; null if it does not.", 1, 1, _number),
     "startswith": Function("startswith(text, prefix)", "Whether the text begins so.", 2, 2, _startswith),
     "text": Function("text(value)", "A number or bool as text.", 1, 1, text),

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, NoReturn
 
 from loader.bridge.condition.functions import FUNCTIONS
 from loader.bridge.condition.nodes import ROOTS, Binary, Call, Choice, Constant, Index, Items, Node, Path, Unary
+from loader.bridge.condition.pattern import study
 from loader.bridge.config.finding import allowed
 from loader.bridge.config.model import Place
 
@@ -215,13 +216,18 @@ class _Parser:
         if not function.least <= len(arguments) <= function.most:
             self.fail(f"{name.value} is used as {function.usage}", name.offset)
         if name.value == "matches":
-            pattern = arguments[1].value if isinstance(arguments[1], Constant) else None
-            try:
-                re.compile(pattern if isinstance(pattern, str) else "(")
-            except re.error as error:
-                reason = error if isinstance(pattern, str) else "it must be a text"
-                self.fail(f"not a regular expression: {reason}", name.offset)
+            self.pattern(arguments[1], name.offset)
         return Call(name.value, arguments, name.offset)
+
+    def pattern(self, node: Node, offset: int) -> None:
+        if not isinstance(node, Constant) or not isinstance(node.value, str):
+            self.fail("not a regular expression: it must be a text", offset)
+        try:
+            refused = study(node.value).refused
+        except re.error as error:
+            self.fail(f"not a regular expression: {error}", offset)
+        if refused is not None:
+            self.fail(f"matches cannot take {node.value!r}: {refused}", offset)
 
     def arguments(self, end: str) -> tuple[Node, ...]:
         arguments: list[Node] = []

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from loader.bridge.condition.analysis import patterns
+from loader.bridge.condition.parse import parse
+from loader.bridge.condition.pattern import LONGEST, study
 from loader.bridge.config.finding import Findings, allowed
 from loader.bridge.config.loops import find_loops, reading
 from loader.bridge.config.model import Configuration, Pipeline, Place
@@ -11,6 +14,7 @@ from loader.bridge.config.needs import lookups_of
 from loader.bridge.config.plan import group_name
 from loader.bridge.config.pubsub import check_endpoint, check_headers
 from loader.bridge.config.reach import check_stages
+from loader.bridge.config.tree import expressions
 
 LONGEST_LINGER = 10
 """Seconds. A spot machine has 30 s from the signal to its end, and a bridge 20 s of these."""
@@ -27,6 +31,7 @@ def check(configuration: Configuration, findings: Findings) -> None:
     for pipeline in configuration.pipelines.values():
         _policy(pipeline, findings)
         check_stages(pipeline, findings)
+        _patterns(pipeline, findings)
     for pipeline in sound:
         _fan_out(configuration, pipeline, findings)
         if any(configuration.endpoints[sink].kind == "pubsub" for sink in pipeline.sinks):
@@ -87,6 +92,20 @@ def _policy(pipeline: Pipeline, findings: Findings) -> None:
         findings.warn(pipeline.place, f"dead_letter is not used: on_refusal is {policy}")
     if pipeline.dead_letter and pipeline.dead_letter in pipeline.sinks:
         findings.warn(pipeline.place, f"dead letters go to the sink {pipeline.dead_letter!r}, among good messages")
+
+
+def _patterns(pipeline: Pipeline, findings: Findings) -> None:
+    """How long a text may be for `matches`: many a field is longer than 2,000 characters, few than 20,000."""
+    for expression in expressions([spec.options for spec in pipeline.stages]):
+        for pattern in patterns(parse(expression.text, expression.place)):
+            longest = study(pattern).longest
+            if longest is not None:
+                tell = findings.note if longest == max(LONGEST.values()) else findings.warn
+                tell(
+                    expression.place,
+                    f"matches tries {pattern!r} on {longest:,} characters at most, for its time grows faster than the "
+                    "text; a message with a longer one is refused",
+                )
 
 
 def _fan_out(configuration: Configuration, pipeline: Pipeline, findings: Findings) -> None:
