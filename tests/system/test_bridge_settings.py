@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from pathlib import Path
-from types import SimpleNamespace
+from functools import partial
 from typing import Any
 
 import pytest
+from bridge_process import Bridge, endpoint, kafka, pipeline
 
 pytest.importorskip("confluent_kafka")
 
@@ -26,61 +24,40 @@ from loader.bridge.engine import run as engine
 from loader.local.kafka import KafkaServer
 from loader.local.ports import free_port
 
-ROOT = Path(__file__).resolve().parents[2]
 HOST = "127.0.0.2" if sys.platform == "linux" else "localhost"
 """Another one than the default, where there is another loopback address."""
-FILE = """
-endpoint "kafka" "events" {{
-  region = "eu"
-  environment = "test"
-  brokers = ["{brokers}"]
-  topic = "events"
-  properties = {{ "session.timeout.ms" = 1500, "heartbeat.interval.ms" = 300, "max.poll.interval.ms" = 6000 }}
-}}
-endpoint "http" "dead" {{
-  region = "eu"
-  environment = "test"
-  url = "http://127.0.0.1:{dead}/x"
-}}
-pipeline "stuck" {{
-  source = "events"
-  sinks = ["dead"]
-  on_refusal = "stop"
-}}
-"""
+
+
+def _stuck(brokers: str, dead: int) -> str:
+    """A file whose sink nobody listens at."""
+    sink = endpoint("http", "dead", url=f"http://127.0.0.1:{dead}/x")
+    return kafka(brokers) + sink + pipeline("stuck", "dead")
+
+
+class _Served(Bridge):
+    port: int
 
 
 @pytest.fixture
-def bridge(tmp_path) -> Iterator[Any]:
-    with KafkaServer({"events": 2}) as kafka:
-        producer = Producer({"bootstrap.servers": kafka.brokers})
+def bridge(tmp_path) -> Iterator[_Served]:
+    with KafkaServer({"events": 2}) as server:
+        producer = Producer({"bootstrap.servers": server.brokers})
         for number in range(50):
             producer.produce("events", b"%d" % number)
         assert producer.flush(10) == 0
-        file, log, port = tmp_path / "bridge.hcl", tmp_path / "log", free_port()
-        file.write_text(FILE.format(brokers=kafka.brokers, dead=free_port()))
-        with log.open("w") as out:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "loader", "bridge", str(file), "--region", "eu", "--environment", "test"],
-                cwd=ROOT,
-                env={
-                    **os.environ,
-                    "PYTHONPATH": str(ROOT),
-                    # As the machines of the fleet have them.
-                    "LOADER_HTTP_HOST": HOST,
-                    "LOADER_HTTP_PORT": str(port),
-                    "LOADER_SHUTDOWN_SECONDS": "5",
-                    "LOADER_LOG_TO": "stdout",
-                },
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
-        yield SimpleNamespace(process=process, log=log, port=port)
-        if process.poll() is None:
-            process.kill()
-            process.wait(10)
+        file, port = tmp_path / "bridge.hcl", free_port()
+        file.write_text(_stuck(server.brokers, free_port()))
+        # As the machines of the fleet have them.
+        process = _Served(
+            file,
+            LOADER_HTTP_HOST=HOST,
+            LOADER_HTTP_PORT=str(port),
+            LOADER_SHUTDOWN_SECONDS="5",
+            LOADER_LOG_TO="stdout",
+        )
+        process.port = port
+        yield process
+        process.kill()
 
 
 def _get(host: str, port: int, path: str) -> tuple[int, str]:
@@ -99,20 +76,15 @@ def test_it_serves_logs_and_stops_as_the_fleet_sets_it(bridge):
             return False
         return found == status and part in text
 
-    deadline = time.monotonic() + 30
     for path, status, part in (("/healthz", 200, "ok"), ("/readyz", 503, "stuck"), ("/metrics", 200, "in_flight")):
         # An outage of a sink is no reason to make the machine anew: alive, and not ready.
-        while not reached(path, status, part):
-            assert time.monotonic() < deadline, f"{path}: {bridge.log.read_text()}"
-            assert bridge.process.poll() is None, bridge.log.read_text()
-            time.sleep(0.05)
+        bridge.until(partial(reached, path, status, part))
     assert _get(HOST, bridge.port, "/healthz")[0] == 200
     if HOST == "127.0.0.2":
         with pytest.raises(OSError, match="refused"):
             _get("127.0.0.1", bridge.port, "/healthz")
     began = time.monotonic()
-    bridge.process.terminate()
-    assert bridge.process.wait(30) == 0
+    assert bridge.stop() == 0
     # Its sink is dead: it waits as long as it may, and no longer. The default would be 20 s.
     assert time.monotonic() - began < 12
     lines = [json.loads(line) for line in bridge.log.read_text().splitlines()]
@@ -142,7 +114,7 @@ def test_log_target_and_times_are_those_of_the_settings(monkeypatch, target, sec
 
     monkeypatch.setattr(engine, "configure", configure)
     monkeypatch.setattr(engine, "_run", started)
-    configuration = parse_configuration(FILE.format(brokers="127.0.0.1:1", dead=1))
+    configuration = parse_configuration(_stuck("127.0.0.1:1", 1))
     assert engine.run(configuration, Instance("eu", "test", "a test"), reload=lambda: configuration) == 0
     assert told == {
         "to": target,
