@@ -197,8 +197,8 @@ def test_a_stage_changes_neither_the_neighbours_nor_the_untouched_bytes(kafka):
     values = [b'{ "n" :  %d}' % number for number in range(500)]
     produce(kafka.brokers, "events", values)
     bridge = Bridge(kafka, ["changes", "reads"], format=Exact())
-    bridge.flows[0]._stages[:] = [_Mutates()]
-    bridge.flows[1]._stages[:] = [_Reads()]
+    bridge.flows[0]._chain.stages[:] = [_Mutates()]
+    bridge.flows[1]._chain.stages[:] = [_Reads()]
     until(lambda: all(len(sink.values) == 500 for sink in bridge.sinks.values()))
     assert sorted(bridge.sinks["reads"].values) == sorted(values)
     assert set(bridge.sinks["changes"].values) == {b'{"n":-1}'}

@@ -17,14 +17,14 @@ from typing import Literal, NamedTuple
 from loader.bridge.columns import Columns
 from loader.bridge.engine.age import Ages, Ticket
 from loader.bridge.engine.bucket import Share
+from loader.bridge.engine.chain import Chain
 from loader.bridge.engine.counted import CountedFormat as CountedFormat
 from loader.bridge.engine.counted import working
 from loader.bridge.engine.counts import Counts
 from loader.bridge.engine.deadletter import letter
-from loader.bridge.frame import Format, Frame, Unavailable, Undecodable
-from loader.bridge.sinks.dispatch import Backoff
+from loader.bridge.frame import Format, Frame
 from loader.bridge.sinks.sink import Delivery, Sink
-from loader.bridge.stages.stage import Outcome, RefusedFrame, Stage
+from loader.bridge.stages.stage import Stage
 
 log = logging.getLogger(__name__)
 
@@ -95,10 +95,8 @@ class Flow:
         self.ages = Ages()
         self.halted: str | None = None
         """Why the pipeline stands still until somebody helps."""
-        self.trouble_in_stage: str | None = None
         self.tombstones = True
         """Whether messages without a value are taken."""
-        self._stages = list(stages)
         self._limits = limits
         self._on_refusal = on_refusal
         self._sinks: dict[str, Sink] = {}
@@ -107,6 +105,7 @@ class Flow:
         self._settled = threading.Condition(self._lock)
         self._queue: queue.SimpleQueue[_Work | None] = queue.SimpleQueue()
         self._stop = threading.Event()
+        self._chain = Chain(name, stages, self._stop)
         self._tell_at = 0.0
         self._untold = 0
         self._room_wanted = 0
@@ -157,15 +156,15 @@ class Flow:
     @property
     def has_stages(self) -> bool:
         """Whether anything looks at its messages."""
-        return bool(self._stages)
+        return bool(self._chain.stages)
 
     @property
     def trouble(self) -> str | None:
         """What keeps it from delivering now."""
         if self.halted is not None:
             return self.halted
-        if self.trouble_in_stage is not None:
-            return self.trouble_in_stage
+        if self._chain.trouble is not None:
+            return self._chain.trouble
         sinks = [*self._sinks.values(), *([self._dead] if self._dead is not None else [])]
         return next((sink.trouble for sink in sinks if sink.trouble is not None), None)
 
@@ -271,7 +270,7 @@ class Flow:
         if not self._until_sinks_have_room():
             return
         working.counts = self.counts
-        found = self._through_stages(work.frames)
+        found = self._chain.run(work.frames)
         if found is None:
             return  # it stops
         frames, refused, filtered = found.frames, found.refused, found.filtered
@@ -292,51 +291,10 @@ class Flow:
         # Last: until here the bucket waits for the queue's own count of these messages.
         work.share.confirm(len(work.frames))
 
-    def _through_stages(self, taken: Sequence[Frame]) -> Outcome | None:
-        """What the stages make of a batch. None when the pipeline stops."""
-        if not self._stages:
-            return Outcome(taken)
-        backoff = Backoff()
-        while True:
-            # What was taken stays as it came, for a stage that cannot go on may have changed a part of its frames:
-            # all stages begin again, with other frames.
-            fresh = taken if isinstance(taken, Columns) else [frame.copy() for frame in taken]
-            try:
-                outcome = self._staged(fresh)
-                if isinstance(outcome.frames, list):  # by columns nothing is converted
-                    self._write(outcome.frames)
-            except Unavailable as error:
-                if not self._remedied(error, backoff):
-                    return None
-                continue
-            self.trouble_in_stage = None
-            return outcome
-
-    def _staged(self, frames: Sequence[Frame]) -> Outcome:
-        """Raises Unavailable."""
-        total = Outcome(frames)
-        for stage in self._stages:
-            frames = total.frames
-            if not frames:
-                break
-            if isinstance(frames, Columns):
-                sift = getattr(stage, "sift", None)
-                if sift is not None:
-                    # What it decodes is decoded for those behind it, too, if there are any.
-                    outcome = sift(frames if stage is self._stages[-1] else frames.shared())
-                else:
-                    outcome = self._apply(stage, list(frames))
-            else:
-                outcome = self._apply(stage, frames if isinstance(frames, list) else list(frames))
-            total.frames = outcome.frames
-            total.filtered += outcome.filtered
-            total.refused += outcome.refused
-        return total
-
     def _ways(self, frames: Sequence[Frame]) -> list[tuple[Sink, Sequence[Frame]]]:
         if not frames:
             return []
-        if not isinstance(frames, list) or not self._stages or all(frame.sinks is None for frame in frames):
+        if not isinstance(frames, list) or not self._chain.stages or all(frame.sinks is None for frame in frames):
             return [(sink, frames) for sink in self._sinks.values()]
         ways: list[tuple[Sink, Sequence[Frame]]] = []
         for name, sink in self._sinks.items():
@@ -344,41 +302,6 @@ class Flow:
             if some:
                 ways.append((sink, some))
         return ways
-
-    def _apply(self, stage: Stage, frames: Sequence[Frame]) -> Outcome:
-        """A stage on a batch, and on each frame alone if one of them makes it raise. Raises Unavailable."""
-        try:
-            return stage.apply(frames)  # type: ignore[arg-type]
-        except (Undecodable, RefusedFrame) as error:
-            if len(frames) == 1:
-                return Outcome(refused=[(frames[0], str(error))])
-        outcome = Outcome()
-        for frame in frames:
-            one = self._apply(stage, [frame])
-            outcome.frames += one.frames
-            outcome.refused += one.refused
-            outcome.filtered += one.filtered
-        return outcome
-
-    def _remedied(self, error: Unavailable, backoff: Backoff) -> bool:
-        """Get what is missing, or wait before it is tried again. False when the pipeline stops."""
-        try:
-            error.remedy()
-        except Unavailable as fault:
-            if self.trouble_in_stage is None:
-                log.warning("the pipeline %s waits, and tries until it works: %s", self.name, fault)
-            self.trouble_in_stage = str(fault)
-            return not self._stop.wait(backoff.fail(time.monotonic(), None))
-        return not self._stop.is_set()
-
-    def _write(self, frames: Sequence[Frame]) -> None:
-        """See that what was converted can be written: a sink cannot wait. Raises Unavailable."""
-        for frame in frames:
-            if frame.format is not None:
-                try:
-                    frame.value()
-                except Undecodable:
-                    pass  # the sink finds the same and refuses the message
 
     def _bury(self, work: _Work) -> None:
         if self._dead is None:
