@@ -16,6 +16,9 @@ _SLICE_SECONDS = 0.2
 class Source(Protocol):
     """What a bundler needs of a puller."""
 
+    @property
+    def exhausted(self) -> bool: ...
+
     def take(self, timeout: float = ...) -> list[Message]: ...
 
 
@@ -46,6 +49,9 @@ class Bundler:
                 self._carry = window.add(self._carry)
             now = self._clock()
             closed_by = window.closed_by(now)
+            if closed_by is None and len(window) and self._source.exhausted:
+                # What waits elsewhere (to be learned, to be tried again) takes up the rest of what may be held.
+                closed_by = "flow"
             if closed_by is None and stop.is_set():
                 closed_by = "stop"
             if closed_by is not None:

@@ -9,7 +9,8 @@ from typing import Literal
 
 from loader.message.message import Message
 
-ClosedBy = Literal["time", "messages", "bytes", "stop"]
+ClosedBy = Literal["time", "messages", "bytes", "flow", "stop"]
+"""`flow`: nothing more can come before something is acknowledged."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from loader.learn import internal
 from loader.learn.ddl import internal_statements, statements
 from loader.learn.draft import Addition, NeedsAdoption
 from loader.learn.lesson import Lesson, study
-from loader.learn.stored_schema import Stored, evolve, known_columns, read_stored, serialise, to_schema
+from loader.learn.stored_schema import DEFAULT_NAME, Stored, evolve, known_columns, read_stored, serialise, to_schema
 from loader.message.message import Event
 from loader.plan import names
 from loader.plan.book import Book, PlanRules, Table
@@ -52,6 +52,14 @@ class Learner:
         self._schema = sql.Identifier(dataset)
         digest = hashlib.blake2b(f"pubsub-postgres-loader/{dataset}".encode(), digest_size=8).digest()
         self._lock_key = int.from_bytes(digest, "big", signed=True)
+
+    def warm_up(self) -> None:
+        """Have dlt read its configuration and plugins now (0.2 s, once a process).
+
+        What it throws and catches meanwhile refers to itself, and so keeps the frames of whoever called it until the
+        next garbage collection: among them the first bundle, if that is what brings dlt to it.
+        """
+        internal_statements(to_schema(Stored(DEFAULT_NAME, 0, None)), self._dataset)
 
     def prepare(self, conn: psycopg.Connection) -> None:
         """Make the dataset and the internal tables where they are missing. Raises psycopg.Error."""
@@ -151,7 +159,7 @@ class Learner:
         there = conn.execute("select 1 from pg_catalog.pg_namespace where nspname = %s", (self._dataset,)).fetchone()
         if there is None:
             conn.execute(sql.SQL("create schema {}").format(self._schema))
-        for statement in internal_statements(to_schema(Stored("loader", 0, None)), self._dataset):
+        for statement in internal_statements(to_schema(Stored(DEFAULT_NAME, 0, None)), self._dataset):
             conn.execute(statement.encode())
         for statement in internal.TABLES.values():
             conn.execute(sql.SQL(statement).format(schema=self._schema))  # type: ignore[arg-type]

@@ -50,7 +50,10 @@ METRICS: tuple[Metric, ...] = (
     Metric("loader_discards_total", "counter", "Events and values left out by the schema contract.", ("what",)),
     Metric("loader_texts_cleaned_total", "counter", "Texts with U+0000 or a lone surrogate taken out.", ("what",)),
     Metric(
-        "loader_bundles_total", "counter", "Bundles, by what closed them: time, messages, bytes, stop.", ("closed_by",)
+        "loader_bundles_total",
+        "counter",
+        "Bundles, by what closed them: time, messages, bytes, flow, stop.",
+        ("closed_by",),
     ),
     Metric("loader_bundle_messages_total", "counter", "Messages in those bundles."),
     Metric(

@@ -25,6 +25,8 @@ log = logging.getLogger(__name__)
 
 _TAKE = 1_000
 """`take` joins small responses up to about so many messages."""
+_FULL = 0.95
+"""Share of a limit at which flow control counts as reached: the next message may be too large for what is left."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +74,7 @@ class Puller:
         *,
         streams: int = 1,
         max_outstanding_messages: int = 60_000,
-        max_outstanding_bytes: int = 48 << 20,
+        max_outstanding_bytes: int = 24 << 20,
         client_id: str | None = None,
         lease_seconds: int = SECONDS,
         silence_seconds: float = SILENCE_SECONDS,
@@ -133,6 +135,13 @@ class Puller:
         """False when more is held than a server with flow control would have sent: emulators have little of it."""
         most, most_bytes = self._limits
         return self._leases.held <= most and self._leases.held_bytes <= most_bytes * 1.25
+
+    @property
+    def exhausted(self) -> bool:
+        """Nothing more can come: all that was pulled is taken, and so much is held that the service sends no more."""
+        most, most_bytes = self._limits
+        full = self._leases.held >= most * _FULL or self._leases.held_bytes >= most_bytes * _FULL
+        return full and self._received == self._taken
 
     def take(self, timeout: float = 0.2) -> list[Message]:
         """Messages in the order of arrival, about 1,000 or one response; empty when none came within `timeout` seconds.

@@ -11,7 +11,11 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 from loader.settings.contract import SchemaContract, parse_contract
 from loader.settings.sizes import parse_size
 
-BUNDLES_OUTSTANDING = 3  # one loads, one fills, one is on its way: measured to keep the database busy
+MESSAGES_OUTSTANDING = 3
+"""Bundles by count: one loads, one fills, one is on its way, which keeps the database busy."""
+BYTES_OUTSTANDING = 1.5
+"""Bundles by size. What is held is most of a worker's memory: with three bundles of 1 KB messages it is 35 MB larger
+and loads no faster, measured on a server that sends 300,000 a second."""
 MIB = 1024 * 1024
 
 
@@ -102,7 +106,9 @@ class Settings(BaseSettings):
         None, ge=1, description="Messages held by a process at most; unset, three bundles: more would hoard a backlog."
     )
     max_outstanding_bytes: Size | None = Field(
-        None, ge=1, description="Bytes held by a process at most; unset, three bundles."
+        None,
+        ge=1,
+        description="Bytes held by a process at most; unset, a bundle and a half: they weigh the most in it.",
     )
     lease_seconds: int = Field(
         60, ge=10, le=600, description="Lease taken on each message, renewed until its bundle has committed."
@@ -179,12 +185,12 @@ class Settings(BaseSettings):
     @property
     def outstanding_messages(self) -> int:
         """Messages that one process may hold, all its streams together."""
-        return self.max_outstanding_messages or BUNDLES_OUTSTANDING * self.max_bundle_messages
+        return self.max_outstanding_messages or MESSAGES_OUTSTANDING * self.max_bundle_messages
 
     @property
     def outstanding_bytes(self) -> int:
         """Bytes that one process may hold, all its streams together."""
-        return self.max_outstanding_bytes or BUNDLES_OUTSTANDING * self.max_bundle_bytes
+        return self.max_outstanding_bytes or int(BYTES_OUTSTANDING * self.max_bundle_bytes)
 
 
 SECRETS = frozenset(name for name, field in Settings.model_fields.items() if SecretStr in get_args(field.annotation))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from loader.errors import ConfigurationError
-from loader.settings.declaration import BUNDLES_OUTSTANDING, Settings
+from loader.settings.declaration import BYTES_OUTSTANDING, MESSAGES_OUTSTANDING, Settings
 from loader.settings.sizes import format_size
 
 
@@ -16,14 +16,14 @@ def contradictions(settings: Settings) -> list[str]:
     if held < bundle:
         found.append(
             f"LOADER_MAX_OUTSTANDING_MESSAGES={held} is below LOADER_MAX_BUNDLE_MESSAGES={bundle}, so a bundle could "
-            f"never fill: set it to {bundle} or more (unset means {BUNDLES_OUTSTANDING} bundles)"
+            f"never fill: set it to {bundle} or more (unset means {MESSAGES_OUTSTANDING} bundles)"
         )
     bundle_bytes, held_bytes = settings.max_bundle_bytes, settings.outstanding_bytes
     if held_bytes < bundle_bytes:
         found.append(
             f"LOADER_MAX_OUTSTANDING_BYTES={held_bytes} ({format_size(held_bytes)}) is below LOADER_MAX_BUNDLE_BYTES="
             f"{bundle_bytes} ({format_size(bundle_bytes)}), so a bundle could never fill: set it to {bundle_bytes} or "
-            f"more (unset means {BUNDLES_OUTSTANDING} bundles)"
+            f"more (unset means {BYTES_OUTSTANDING:g} bundles)"
         )
     if held < settings.streams:
         found.append(

@@ -6,14 +6,14 @@ import json
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import psycopg
 
 from loader.copy.bundle_load import Discard
-from loader.dead_letter.letter import letter_of_event
+from loader.dead_letter.letter import Letter, letter_of_event
 from loader.learn.learner import NeedsAdoption, Snapshot
 from loader.learn.lesson import Lesson
 from loader.message.message import Event
@@ -73,6 +73,7 @@ class Learning:
         self._tasks: list[Task] = []
         self._condition = threading.Condition()
         self._finishing = False
+        self._studying = False
         self._busy = 0
         self._hindrances: dict[str, str] = {}
 
@@ -85,12 +86,17 @@ class Learning:
         """Misfits of a load. Those that wait already and these are learned together."""
         with self._condition:
             for task in self._tasks:
-                if task.lessons == 0 and task.not_before == 0.0:
+                if _is_new(task):
                     task.events.extend(events)
                     break
             else:
                 self._tasks.append(Task(events))
             self._condition.notify_all()
+
+    def await_lesson(self, seconds: float) -> None:
+        """Return once nothing waits to be learned for the first time, or after `seconds`: a lock may be in the way."""
+        with self._condition:
+            self._condition.wait_for(lambda: not self._studying and not any(map(_is_new, self._tasks)), seconds)
 
     @property
     def waiting(self) -> int:
@@ -145,6 +151,7 @@ class Learning:
                 due = min(self._tasks, key=lambda task: task.not_before, default=None)
                 if due is not None and due.not_before <= now:
                     self._tasks.remove(due)
+                    self._studying = _is_new(due)
                     return due
                 if due is None and self._finishing:
                     return None
@@ -162,38 +169,65 @@ class Learning:
         except (NeedsAdoption, psycopg.Error) as error:
             self._hindered(task, error)
             return
-        for event in task.events:
-            self._hindrances.pop(event.table, None)
-        lane.take_up(snapshot)
-        self._on_lesson(snapshot, lesson)
+        else:
+            for event in task.events:
+                self._hindrances.pop(event.table, None)
+            lane.take_up(snapshot)
+            self._on_lesson(snapshot, lesson)
+        finally:
+            self._studied()
         self._load(task, lesson)
 
+    def _studied(self) -> None:
+        with self._condition:
+            self._studying = False
+            self._condition.notify_all()
+
     def _load(self, task: Task, lesson: Lesson) -> None:
-        source = self._lane.source
-        letters = []
-        discards = []
+        letters, discards, settled = self._stopped(task, lesson)
+        stopped = lesson.frozen.keys() | lesson.refused.keys() | lesson.discarded.keys()
+        rest = [event for position, event in enumerate(task.events) if position not in stopped]
+        # While one lesson is learned, all that is outstanding may come to wait: too many rows for one transaction, and
+        # rows weigh more than the messages that they are made of, while the other lane has a bundle of them too.
+        size = _size(rest, self._most, self._most_bytes)
+        while True:
+            self._load_piece(task, rest[:size], letters, discards, settled)
+            # Others have taken the places of what is acked: it must not stay in memory beside them.
+            del rest[:size]
+            letters, discards, settled = [], [], []
+            task.events = rest
+            self._busy = len(rest)
+            if not rest:
+                return
+
+    def _stopped(self, task: Task, lesson: Lesson) -> tuple[list[Letter], list[Discard], list[Event]]:
+        """What the contract stopped or no table can take, and the events of which that is."""
+        exact = self._lane.source.exact
+        letters: list[Letter] = []
+        discards: list[Discard] = []
         settled: list[Event] = []
         for reasons, code in ((lesson.frozen, "frozen by contract"), (lesson.refused, "cannot be placed")):
             for position, reason in reasons.items():
                 event = task.events[position]
-                letters.append(letter_of_event(event, source.exact, code, reason, table=event.table))
+                letters.append(letter_of_event(event, exact, code, reason, table=event.table))
                 settled.append(event)
         for position, reason in lesson.discarded.items():
             event = task.events[position]
-            discards.append(Discard(event.identity, event.table, reason, _text(source.exact(event))))
+            discards.append(Discard(event.identity, event.table, reason, _text(exact(event))))
             settled.append(event)
-        stopped = lesson.frozen.keys() | lesson.refused.keys() | lesson.discarded.keys()
-        events = [event for position, event in enumerate(task.events) if position not in stopped]
-        # While one lesson is learned, all that is outstanding may come to wait: too many rows for one transaction.
-        for piece in _pieces(events, self._most, self._most_bytes):
-            for loaded in self._lane.load(piece, letters, discards):
-                loaded.load.dead.extend(settled)
-                settled = []
-                misfits, loaded.misfits = loaded.misfits, []
-                self._on_loaded(loaded)
-                if misfits:
-                    self._again(task, misfits)
-            letters, discards = [], []
+        return letters, discards, settled
+
+    def _load_piece(
+        self, task: Task, events: list[Event], letters: list[Letter], discards: list[Discard], settled: list[Event]
+    ) -> None:
+        """Load some of what was learned together; `settled` are those that became the letters and discards."""
+        for loaded in self._lane.load(events, letters, discards):
+            loaded.load.dead.extend(settled)
+            settled = []
+            misfits, loaded.misfits = loaded.misfits, []
+            self._on_loaded(loaded)
+            if misfits:
+                self._again(task, misfits)
 
     def _again(self, task: Task, misfits: list[Event]) -> None:
         """Somebody changed the tables meanwhile; but what does not fit after several lessons never will."""
@@ -251,6 +285,11 @@ class Learning:
             self._condition.notify_all()
 
 
+def _is_new(task: Task) -> bool:
+    """Nothing came of it yet, neither a lesson nor a hindrance: misfits that come now can be learned with it."""
+    return task.lessons == 0 and task.not_before == 0.0
+
+
 def _by_table(events: list[Event]) -> dict[str, list[Event]]:
     tables: dict[str, list[Event]] = {}
     for event in events:
@@ -258,9 +297,7 @@ def _by_table(events: list[Event]) -> dict[str, list[Event]]:
     return tables
 
 
-def _pieces(events: list[Event], most: int, most_bytes: int) -> Iterator[list[Event]]:
-    """Pieces of about equal weight; one, even when there are no events."""
+def _size(events: list[Event], most: int, most_bytes: int) -> int:
+    """How many of the events to load at a time: pieces of about equal weight."""
     parts = max(1, -(-len(events) // most), -(-sum(len(event.message.data) for event in events) // most_bytes))
-    size = max(1, -(-len(events) // parts))
-    for start in range(0, max(1, len(events)), size):
-        yield events[start : start + size]
+    return max(1, -(-len(events) // parts))

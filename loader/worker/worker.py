@@ -32,6 +32,10 @@ log = logging.getLogger(__name__)
 _TICK_SECONDS = 1.0
 _IDLE_LOG_SECONDS = 120.0
 _COLLECT_SECONDS = 60.0
+_LEARNED_PIECES = 8
+"""Pieces of a bundle in which misfits are loaded once they are learned."""
+_LESSON_SECONDS = 1.0
+"""Longest wait for a lesson before the next bundle: behind a reader's lock the next one must not wait too."""
 # Of the shutdown budget: what is loading may go on until the first, the acks are sent until the second.
 _LOAD_SHARE = 0.7
 _CLOSE_SECONDS = 3.0
@@ -102,8 +106,8 @@ class Worker:
             self._lesson,
             self._give_back,
             self._note_learning,
-            most=window.max_messages,
-            most_bytes=window.max_bytes,
+            most=max(1, window.max_messages // _LEARNED_PIECES),
+            most_bytes=max(1, window.max_bytes // _LEARNED_PIECES),
         )
         self.loading_since: int | None = None
         """Oldest publish time (microseconds) of what is being loaded; None when nothing is."""
@@ -125,6 +129,8 @@ class Worker:
         self._last_collect = time.monotonic()
         self._trim = make_trim()
         self._untrimmed = False
+        self._all_misfits = False
+        """Of what was loaded last."""
 
     @property
     def alert(self) -> str | None:
@@ -136,6 +142,7 @@ class Worker:
 
         Raises LoaderError when a thread failed; whatever was not committed has been nacked then, too.
         """
+        self._lane.learner.warm_up()
         gc.collect()
         gc.freeze()
         # A bundle makes many objects and no cycles: looking for them costs up to 40 % of the CPU.
@@ -181,6 +188,9 @@ class Worker:
             # What was loaded must not stay in memory while the next bundle gathers.
             del bundle
             self._untrimmed = True
+            if self._all_misfits:
+                # So would be the next one, by all appearances: read twice, and held beside this one.
+                self.learning.await_lesson(_LESSON_SECONDS)
 
     def _beat(self) -> None:
         if self._heartbeat is not None and not self._stop.is_set():
@@ -236,6 +246,7 @@ class Worker:
         self._settlement.settle_messages(list(self._intake.refused.values()))
         for loaded in stored:
             self._settle(loaded, bundle, 0)
+        self._all_misfits = all(loaded.misfits and not loaded.load.fitted.events for loaded in stored)
         self._intake.forget()
 
     def _store(self, batch: EventBatch, bundle: Bundle | None, events: list[Event]) -> None:

@@ -172,6 +172,17 @@ def test_flow_control_is_never_exceeded_and_reopens_when_acked(pubsub: Any, star
         seen += len(held)
 
 
+def test_it_is_known_when_flow_control_lets_nothing_more_come(pubsub: Any, start: Callable[..., Puller]) -> None:
+    pubsub.publish(bodies(100))
+    puller = start(pubsub, max_outstanding_messages=100)
+    until(lambda: puller.state.unread == 100, "all messages")
+    assert not puller.exhausted  # they wait to be taken
+    held = take(puller, 100)
+    assert puller.exhausted
+    puller.ack(held[:60])
+    assert not puller.exhausted
+
+
 def test_a_share_made_small_by_a_reconnection_grows_back(pubsub: Any, start: Callable[..., Puller]) -> None:
     pubsub.publish(bodies(1_000))
     puller = start(pubsub, max_outstanding_messages=100)

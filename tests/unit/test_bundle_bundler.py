@@ -15,6 +15,7 @@ class Source:
     def __init__(self, *responses: list[Message]) -> None:
         self.responses = list(responses)
         self.now = 0.0
+        self.exhausted = False
 
     def clock(self) -> float:
         return self.now
@@ -88,3 +89,17 @@ def test_the_rest_is_everything_taken_and_not_bundled() -> None:
     assert bundles.rest() == []
     stop.set()
     assert bundles.next(stop) is None
+
+
+def test_a_bundle_closes_at_once_when_flow_control_lets_nothing_more_come() -> None:
+    source = Source(some(3))
+    source.exhausted = True
+    bundle = bundler(source).next(threading.Event())
+    assert bundle is not None
+    assert (len(bundle.messages), bundle.closed_by, source.now) == (3, "flow", 0.0)
+
+
+def test_an_empty_window_is_no_bundle_even_when_nothing_more_can_come() -> None:
+    source = Source()
+    source.exhausted = True
+    assert bundler(source).next(threading.Event(), patience=1.0) is None

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from loader.settings.declaration import BUNDLES_OUTSTANDING, Settings
+from loader.settings.declaration import MESSAGES_OUTSTANDING, Settings
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "terraform/README.md").read_text()
@@ -43,9 +43,9 @@ def test_the_fleet_uses_the_autoscalers_formula(prices):
 
 def test_the_default_assignment_exceeds_what_a_worker_may_hold(prices):
     held = Settings().outstanding_messages
-    assert held == BUNDLES_OUTSTANDING * prices.workers()["max_bundle_messages"]
+    assert held == MESSAGES_OUTSTANDING * prices.workers()["max_bundle_messages"]
     assert prices.default_fleet().assignment > held
-    assert f"{BUNDLES_OUTSTANDING} * var.workers.max_bundle_messages" in (ROOT / "terraform/loader.tf").read_text()
+    assert f"{MESSAGES_OUTSTANDING} * var.workers.max_bundle_messages" in (ROOT / "terraform/loader.tf").read_text()
 
 
 @pytest.mark.parametrize(("backlog", "size"), [(0, 2), (360_000, 2), (360_001, 3), (1_800_000, 10), (100_000_000, 10)])

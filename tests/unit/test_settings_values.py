@@ -14,7 +14,7 @@ def test_the_defaults_are_those_of_the_reference():
     settings = Settings()
     assert (settings.dataset, settings.default_table) == ("events", "unknown")
     assert (settings.window_seconds, settings.max_bundle_messages, settings.max_bundle_bytes) == (5.0, 20_000, 16 << 20)
-    assert (settings.outstanding_messages, settings.outstanding_bytes) == (60_000, 48 << 20)
+    assert (settings.outstanding_messages, settings.outstanding_bytes) == (60_000, 24 << 20)
     assert (settings.max_columns, settings.max_tables, settings.max_keys) == (400, 500, 5_000)
     assert (settings.max_message_bytes, settings.max_array_elements) == (10 << 20, 10_000)
     assert (settings.shutdown_seconds, settings.http_host, settings.http_port) == (20.0, "127.0.0.1", 8080)
