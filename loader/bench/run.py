@@ -20,6 +20,8 @@ from loader.errors import LoaderError
 GOAL_MICROS = {"memory": 15.0, "official": 25.0}
 GOAL_RATIO = 7.0
 GOAL_RATE = 30_000
+FEWEST = 100_000
+"""Messages from which on a rate says something: five bundles."""
 _STREAMS = {"memory": 1, "official": 8}  # the emulator paces each stream at about 2,000 messages a second
 _CEILINGS = ("pull_and_ack_only", "copy_of_prepared_rows")
 _SECONDS = 600.0

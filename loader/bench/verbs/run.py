@@ -105,7 +105,7 @@ def _servers(kind: str) -> tuple[str, ...]:
 def show(found: dict[str, Any]) -> None:
     """The tables of a run."""
     from loader.bench.ceiling import GOAL
-    from loader.bench.run import GOAL_MICROS, GOAL_RATE, GOAL_RATIO
+    from loader.bench.run import FEWEST, GOAL_MICROS, GOAL_RATE, GOAL_RATIO
     from loader.commands.output import print_table
 
     rows = []
@@ -136,10 +136,11 @@ def show(found: dict[str, Any]) -> None:
         if ratio is not None:
             goals.append((kind, f"{GOAL_RATIO:g} times less", f"{ratio:.1f}", judged(ratio >= GOAL_RATIO)))
         if kind == "memory":  # the emulator's own pace is the ceiling of everything else
-            share = result["share_of_ceilings"]["wall"]
-            goals.append((kind, f"{GOAL:.0%} of the slower ceiling", f"{share:.0%}", judged(share >= GOAL)))
-            rate = mine["messages_per_second_wall"]
-            goals.append((kind, f"{GOAL_RATE:,} msg/s sustained", f"{rate:,}", judged(rate >= GOAL_RATE)))
+            share, rate = result["share_of_ceilings"]["wall"], mine["messages_per_second_wall"]
+            # The last of few bundles closes by its window, not by its size.
+            few = "too few messages to judge" if mine["messages"] < FEWEST else None
+            goals.append((kind, f"{GOAL:.0%} of the slower ceiling", f"{share:.0%}", few or judged(share >= GOAL)))
+            goals.append((kind, f"{GOAL_RATE:,} msg/s sustained", f"{rate:,}", few or judged(rate >= GOAL_RATE)))
     print_table(
         ["PUB/SUB", "WHAT", "MESSAGES", "CPU µs/MSG", "MSG/s A CORE", "MSG/s WALL", "POSTGRES µs/MSG", "PEAK MB"],
         rows,
