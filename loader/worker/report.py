@@ -72,7 +72,7 @@ def report_of(bundle: Bundle | None, loaded: Loaded, committed_at: float) -> Loa
 def log_load(report: LoadReport) -> None:
     """The INFO line of a load. Tables are named up to 20, so that a line stays a line."""
     log.info(
-        "loaded %d events as %d rows into %d tables in %.2f s: %d duplicates, %d dead letters, age %.1f s",
+        "loaded %d events as %d rows into %d tables in %.2f s: %d duplicates, %d dead letters, age %.1f s%s",
         report.events,
         report.rows,
         len(report.tables),
@@ -80,6 +80,7 @@ def log_load(report: LoadReport) -> None:
         report.duplicates,
         report.dead_letters,
         report.oldest,
+        f"; {report.misfits} more are learned first" if report.misfits else "",
         extra={
             "load_id": report.load_id,
             "closed_by": report.closed_by,
@@ -113,5 +114,14 @@ def log_lesson(snapshot: Snapshot, lesson: Lesson) -> None:
         snapshot.stored.version,
         len(tables),
         len(columns),
-        extra={"schema_version": snapshot.stored.version, "new_tables": tables[:20], "new_columns": columns[:50]},
+        extra={
+            "schema_version": snapshot.stored.version,
+            "new_tables": _some(tables, 20),
+            "new_columns": _some(columns, 50),
+        },
     )
+
+
+def _some(names: list[str], most: int) -> list[str]:
+    """The first of them, and how many more there are, so that a line stays a line."""
+    return names if len(names) <= most else [*names[:most], f"… and {len(names) - most} more"]
