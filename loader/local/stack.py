@@ -1,4 +1,6 @@
-"""Pub/Sub and Postgres on this machine as background processes, remembered in a folder: `loader local`."""
+"""Pub/Sub and Postgres on this machine as background processes, remembered in a folder: `loader local`.
+
+If asked for, Kafka and a schema registry as well."""
 
 from __future__ import annotations
 
@@ -12,27 +14,28 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import grpc
-
 from loader.errors import LoaderError
+from loader.local.bridge import kafka_listener, missing_for_kafka, registry_listener
 from loader.local.emulator import EmulatorProcess, find_emulator
 from loader.local.postgres import EmbeddedPostgres, ExistingPostgres
 from loader.local.process import end, identity
 from loader.local.pubsub_process import PubsubProcess
-from loader.pull import protocol as pb
-from loader.pull.channel import EMULATOR_VARIABLE, Stub, fault, open_channel
+from loader.local.resources import GPS_DEAD_TOPIC, GPS_SUBSCRIPTION, GPS_TOPIC, SUBSCRIPTION, make_resources
+from loader.pull.channel import EMULATOR_VARIABLE
 
-PROJECT = "local"
-TOPIC = f"projects/{PROJECT}/topics/events"
-SUBSCRIPTION = f"projects/{PROJECT}/subscriptions/events-loader"
+KAFKA_TOPICS = {"gps": 4}
+"""Topics of the Kafka broker and their partitions; others appear when somebody produces to them."""
+_MEMORY_ONLY = ("kafka", "registry")
 PUBSUB_KINDS = ("auto", "memory", "official")
 State = dict[str, dict[str, Any]]
 
 
 class Stack:
-    """What runs, by the file `state.json` of the folder; `pubsub` and `postgres` each have an entry.
+    """What runs, by the file `state.json` of the folder; `pubsub` and `postgres` each have an entry, and with Kafka
+    `kafka` and `registry`.
 
     An entry stays after `down` without its `pid`: the same port is taken again, so that a shell's variables stay right.
+    Not those of Kafka and the registry: the broker takes any port, and a stack without them is whole.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -65,16 +68,26 @@ class Stack:
             json.dump(state, file, indent=2)
         aside.replace(self._file)
 
-    def up(self, pubsub: str = "auto", database_url: str | None = None) -> State:
-        """Starts what does not run; returns the state. Raises LoaderError when something cannot be had or started."""
+    def up(self, pubsub: str = "auto", database_url: str | None = None, kafka: bool = False) -> State:
+        """Starts what does not run; returns the state. Raises LoaderError when something cannot be had or started.
+
+        With `kafka`, or once it was asked for and until `down`, Kafka and the registry too."""
         with self._locked():
             state = self._read()
+            kafka = kafka or "kafka" in state
+            if kafka and (missing := missing_for_kafka()):
+                raise LoaderError(missing)  # before anything runs
             # Each is remembered as soon as it runs: a failure of the second must not orphan the first.
             state["pubsub"] = self._pubsub(state.get("pubsub", {}), pubsub)
             self._write(state)
             state["postgres"] = self._postgres(state.get("postgres", {}), database_url)
             self._write(state)
-            _make_subscription(state["pubsub"]["endpoint"])
+            if kafka:
+                state["kafka"] = self._listening(state.get("kafka", {}), "kafka")
+                self._write(state)
+                state["registry"] = self._listening(state.get("registry", {}), "registry")
+                self._write(state)
+            make_resources(state["pubsub"]["endpoint"], gps=kafka)
             return state
 
     def _pubsub(self, known: dict[str, Any], kind: str) -> dict[str, Any]:
@@ -106,12 +119,28 @@ class Stack:
         entry = _entry(server, "embedded", server.origin)
         return {**entry, "url": server.url, "folder": str(server.folder), "sockets": str(server.sockets)}
 
+    def _listening(self, known: dict[str, Any], name: str) -> dict[str, Any]:
+        if _running(known):
+            return known
+        log = self.folder / f"{name}.log"
+        if name == "kafka":
+            server, origin = kafka_listener(KAFKA_TOPICS, log), "librdkafka's mock broker of Kafka"
+        else:
+            server, origin = registry_listener(log), "the in-memory schema registry"
+        entry = {"kind": "memory", "origin": origin, "endpoint": server.address, "pid": server.pid}
+        return {**entry, "identity": identity(server.pid)}
+
     def down(self) -> list[str]:
         """Ends what `up` started, if it is still that process; returns what was ended. Data of Postgres stay."""
         with self._locked():
             state = self._read()
             ended = []
-            for name, first in (("pubsub", signal.SIGTERM), ("postgres", signal.SIGINT)):
+            for name, first in (
+                ("pubsub", signal.SIGTERM),
+                ("postgres", signal.SIGINT),
+                ("kafka", signal.SIGTERM),
+                ("registry", signal.SIGTERM),
+            ):
                 entry = state.get(name, {})
                 pid, known = entry.pop("pid", None), entry.pop("identity", None)
                 if pid is not None and end(pid, known, first):
@@ -119,6 +148,8 @@ class Stack:
                 for temporary in (entry.pop("sockets", None), entry.pop("scratch", None)):
                     if temporary:
                         shutil.rmtree(temporary, ignore_errors=True)
+            for name in _MEMORY_ONLY:
+                state.pop(name, None)
             if state:
                 self._write(state)
             return ended
@@ -132,12 +163,23 @@ class Stack:
 
 
 def environment(state: State) -> dict[str, str]:
-    """The variables that point the other commands at a stack that is up."""
-    return {
+    """The variables that point the other commands at a stack that is up, and with Kafka the shipped GPS example."""
+    found = {
         EMULATOR_VARIABLE: state["pubsub"]["endpoint"],
         "LOADER_SUBSCRIPTION": SUBSCRIPTION,
         "LOADER_DATABASE_URL": state["postgres"]["url"],
     }
+    if "kafka" in state and "registry" in state:
+        found |= {
+            "GPS_BROKERS": state["kafka"]["endpoint"],
+            "GPS_REGISTRY": state["registry"]["endpoint"],
+            "GPS_TOPIC": GPS_TOPIC,
+            "GPS_DEAD_TOPIC": GPS_DEAD_TOPIC,
+            "GPS_SUBSCRIPTION": GPS_SUBSCRIPTION,
+            "BRIDGE_REGION": "local",
+            "BRIDGE_ENVIRONMENT": "dev",
+        }
+    return found
 
 
 def _emulator_installed() -> bool:
@@ -162,35 +204,3 @@ def _entry(server: PubsubProcess | EmulatorProcess | EmbeddedPostgres, kind: str
 def _running(entry: dict[str, Any]) -> bool:
     pid = entry.get("pid")
     return pid is not None and identity(pid) == entry.get("identity")
-
-
-def _make_subscription(endpoint: str) -> None:
-    """Makes topic and subscription unless they are there: acked messages are kept for a day, to be loaded again."""
-    channel = open_channel(endpoint)
-    try:
-        stub = Stub(channel)
-        calls = (
-            (stub.create_topic, pb.Topic(name=TOPIC)),
-            (
-                stub.create_subscription,
-                pb.Subscription(
-                    name=SUBSCRIPTION,
-                    topic=TOPIC,
-                    ack_deadline_seconds=60,
-                    retain_acked_messages=True,
-                    message_retention_duration={"seconds": 86_400},
-                ),
-            ),
-        )
-        for call, request in calls:
-            try:
-                call(request)
-            except grpc.RpcError as error:
-                code, detail = fault(error)
-                if code is not grpc.StatusCode.ALREADY_EXISTS:
-                    raise LoaderError(
-                        f"Pub/Sub at {endpoint} does not make {request.name}: {code.name} {detail}. "
-                        f"If {EMULATOR_VARIABLE} points to a server that is gone, unset it."
-                    ) from error
-    finally:
-        channel.close()

@@ -21,6 +21,8 @@ from loader.local.process import identity
 from loader.pull import protocol as pb
 from loader.pull.channel import Stub, open_channel
 
+EXAMPLE = Path(__file__).resolve().parents[2] / "loader" / "bridge" / "examples" / "gps.hcl"
+
 
 class Shell:
     """A folder with the command in it, and the variables that `local up` exported."""
@@ -120,6 +122,58 @@ def test_down_ends_both_twice_is_no_error_and_data_stay(shell: Shell) -> None:
     assert shell.variables == before
     with psycopg.connect(shell.variables["LOADER_DATABASE_URL"]) as connection:
         assert connection.execute("SELECT a FROM kept").fetchone() == (1,)
+
+
+def test_kafka_comes_with_what_the_gps_example_reads_and_goes_with_the_rest(shell: Shell) -> None:
+    pytest.importorskip("confluent_kafka")
+    shell.export(shell.loader("local", "up", "--pubsub", "memory", "--kafka"))
+    state = shell.json("local", "status")
+    assert set(state) == {"pubsub", "postgres", "kafka", "registry"}
+    before = dict(shell.variables)
+    up(shell)  # without --kafka: what runs stays, and so do its variables
+    assert shell.variables == before
+    os.kill(state["kafka"]["pid"], signal.SIGKILL)
+    while identity(state["kafka"]["pid"]) is not None:
+        pass
+    assert shell.json("local", "status", code=1)["kafka"]["running"] is False
+    assert up(shell)["kafka"]["running"] is True
+    sent = shell.json(
+        "bridge", "generate", "gps", "--brokers", shell.variables["GPS_BROKERS"], "--registry",
+        shell.variables["GPS_REGISTRY"], "--records", "3", "--rate", "0",
+    )  # fmt: skip
+    assert sent["records"] == 3
+    shell.loader("bridge", str(EXAMPLE), "--plan")
+    channel = open_channel(shell.variables["PUBSUB_EMULATOR_HOST"])
+    name = shell.variables["GPS_SUBSCRIPTION"]
+    assert Stub(channel).get_subscription(pb.GetSubscriptionRequest(subscription=name)).topic.endswith("/gps-links")
+    channel.close()
+    pids = [entry["pid"] for entry in shell.json("local", "status").values()]
+    assert len(shell.json("local", "down")["ended"]) == 4
+    assert [identity(pid) for pid in pids] == [None] * 4
+    assert set(up(shell)) == {"pubsub", "postgres"}
+
+
+def test_kafka_without_the_extra_says_what_to_install_before_anything_runs(shell: Shell) -> None:
+    stub = shell.folder / "absent"
+    stub.mkdir()
+    # Looked for before the real packages: as if fastavro were not installed.
+    (stub / "sitecustomize.py").write_text(
+        "import importlib.util as util\nreal = util.find_spec\n"
+        "util.find_spec = lambda name, *rest: None if name == 'fastavro' else real(name, *rest)\n"
+    )
+    shell.variables["PYTHONPATH"] += os.pathsep + str(stub)
+    shell.loader("local", "up", "--kafka", code=1)
+    assert "fastavro" in shell.errors
+    assert "pip install '.[bridge]'" in shell.errors
+    assert shell.json("local", "status", code=1) == {}
+
+
+def test_topic_and_subscription_keep_messages_so_that_every_backfill_can_be_tried(shell: Shell) -> None:
+    up(shell)
+    channel = open_channel(shell.variables["PUBSUB_EMULATOR_HOST"])
+    topic = Stub(channel).get_topic(pb.GetTopicRequest(topic="projects/local/topics/events"))
+    channel.close()
+    assert topic.message_retention_duration.seconds == 86_400
 
 
 def test_down_leaves_a_process_alone_that_has_the_recorded_number_by_chance(shell: Shell) -> None:
