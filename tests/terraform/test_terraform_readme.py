@@ -51,10 +51,46 @@ def test_an_example_plans(terraform, tree, initialised, tmp_path_factory, number
     assert "1 passed, 0 failed" in result.stdout, result.stdout + result.stderr
 
 
-def test_the_shell_example_sets_only_variables_that_are_required():
-    given = re.findall(r"-var=(\w+)=", README)
+def tfvars() -> str:
+    return re.search(r"^cat > terraform/terraform.tfvars <<'END'\n(.*?)^END$", README, re.MULTILINE | re.DOTALL)[1]
+
+
+def test_the_shortest_apply_sets_what_is_required_and_what_names_the_table():
     variables = re.findall(
         r'^variable "(\w+)" \{\n(.*?)^\}', (ROOT / "terraform/variables.tf").read_text(), re.MULTILINE | re.DOTALL
     )
     required = {name for name, body in variables if not re.search(r"^  default +=", body, re.MULTILINE)}
-    assert set(given) == required == {"project_id", "region", "image"}
+    given = set(re.findall(r"^(\w+) +=", tfvars(), re.MULTILINE))
+    assert given == required | {"settings"}
+    assert "LOADER_TABLE_KEY" in tfvars()
+
+
+def test_the_shortest_apply_plans(terraform, tree, initialised, tmp_path_factory):
+    names = re.findall(r"^(\w+) +=", tfvars(), re.MULTILINE)
+    folder = tmp_path_factory.mktemp("shortest")
+    given = "".join(f"  {name} = var.{name}\n" for name in names)
+    declared = "".join(f'variable "{name}" {{}}\n' for name in names)
+    (folder / "main.tf").write_text(f'{declared}module "loader" {{\n  source = "{tree / "terraform"}"\n{given}}}\n')
+    (folder / "terraform.tfvars").write_text(tfvars())
+    (folder / "example.tftest.hcl").write_text(TEST)
+    result = terraform.run(initialised(folder), "test", "-no-color", check=False)
+    assert "1 passed, 0 failed" in result.stdout, result.stdout + result.stderr
+
+
+def test_commands_on_a_vm_use_what_the_vm_has():
+    unit = (ROOT / "startup/cloud-init.yaml.tftpl").read_text()
+    for each in ("--name=loader ", "--env-file=/etc/loader/worker.env", "--volume=/run/loader/secrets:/run/secrets:ro"):
+        assert each in unit
+    for each in (
+        "docker exec loader",
+        "--env-file=/etc/loader/worker.env",
+        "--volume=/run/loader/secrets:/run/secrets:ro",
+    ):
+        assert each in README
+
+
+def test_each_terraform_command_of_the_text_says_where_its_files_are():
+    text = README.replace("`terraform apply` here gives", "")
+    assert (
+        re.findall(r"\bterraform (?:apply|destroy|init|output)\b.*", text.replace("-chdir=terraform ", "-chdir=")) == []
+    )

@@ -53,6 +53,8 @@ resource "google_sql_database" "this" {
   project  = var.project_id
   instance = google_sql_database_instance.this.name
   name     = var.database
+  # It goes with its instance: Postgres drops neither a database that is in use nor a user that owns something.
+  deletion_policy = "ABANDON"
 }
 
 resource "google_sql_user" "this" {
@@ -64,5 +66,6 @@ resource "google_sql_user" "this" {
   # Postgres knows the account without the end of its address.
   name = trimsuffix(each.value, ".gserviceaccount.com")
   # An IAM user has no rights of its own; this role owns the databases and may create a schema in them.
-  database_roles = ["cloudsqlsuperuser"]
+  database_roles  = ["cloudsqlsuperuser"]
+  deletion_policy = "ABANDON"
 }
