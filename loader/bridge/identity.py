@@ -1,8 +1,10 @@
 """The `event_id` of a message: the same each time it is published, so that the loader stores it once.
 
 `<cluster id>/<topic>/<partition>/<offset>`, then `/<pipeline>` when more than one pipeline of the file can reach the
-same sink (each of them is to give a row of its own), then `/<i>` for each fan-out (multiply, flatten). An endpoint's
-`epoch` stands in front, for a topic that was deleted and made again and counts its offsets from 0 once more.
+same sink (each of them is to give a row of its own), then `/<i>` for each fan-out (multiply, flatten). A line of a file
+has `file/<path>/<digest of the line>/<number of the line>` instead (see sources/file.py). An endpoint's `epoch` stands in
+front, for a topic that was deleted and made again and counts its offsets from 0 once more, and for a file whose lines
+are to be other events even if they are the same.
 """
 
 from __future__ import annotations

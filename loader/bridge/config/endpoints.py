@@ -38,6 +38,13 @@ COMMON = (
 )
 
 _EPOCH = Option("epoch", "string", "Stands in front of identities; set a new one for a topic that was made again.", "")
+_FILE_EPOCH = Option(
+    "epoch",
+    "string",
+    "Stands in front of identities, which are the path, a digest of the line and its number: set a new one for a file "
+    "in which a line that stood at the same place of an earlier one is another event.",
+    "",
+)
 _START = Option(
     "start",
     "one of earliest|latest",
@@ -93,6 +100,7 @@ KINDS: Mapping[str, tuple[Option, ...]] = {
     ),
     "file": (
         *COMMON,
+        _FILE_EPOCH,
         Option("path", "string", "File of lines, one message each; - is standard input or output.", required=True),
         _COMPRESSION,
         Option(

@@ -1,4 +1,9 @@
-"""A file of lines as a source, `-` for standard input. It is read from its start each time, and then it ends."""
+"""A file of lines as a source, `-` for standard input. It is read from its start each time, and then it ends.
+
+The identity of a line is `file/<path>/<digest of the line>/<its number>`: neither a rerun nor a copy of the file is
+another event, nor is a line of a file that has grown at its end, while another file of the same name is. What a name
+alone or a name with the time of a file would say is too little or too much.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +11,7 @@ import gzip
 import sys
 import threading
 from base64 import b64decode
+from hashlib import blake2b
 from typing import Any, Literal
 
 import orjson
@@ -19,12 +25,14 @@ from loader.errors import LoaderError
 
 READ_BYTES = 4 << 20
 MOST_LINE_BYTES = 64 << 20
+DIGEST_BYTES = 8
+"""Two lines at one place of a file that is made anew each day are never taken for one, even in large ones."""
 _SHAPE = "it must be an object with value or value_base64, key, headers (a map, or a list of name and value), timestamp"
 
 
 class FileSource:
     """Positions are numbers of lines, from 0. Nothing is kept of them: a file is read again after a restart, and what
-    it gave has the same identities (`file/<path>/0/<line>`)."""
+    it gave has the same identities."""
 
     def __init__(
         self,
@@ -45,7 +53,7 @@ class FileSource:
         self._compressed = compressed
         self._lines = lines
         self._tombstones = tombstones
-        self._origin = Origin(path, 0, prefix(epoch, "file", path, 0))
+        self._epoch = epoch
         self._file: Any = None
         self._line = 0
         self._paused = False
@@ -94,17 +102,19 @@ class FileSource:
 
     def _frame(self, text: bytes) -> Frame:
         number = self._line - 1
+        digest = blake2b(text, digest_size=DIGEST_BYTES).hexdigest()
+        origin = Origin(self._path, 0, prefix(self._epoch, "file", self._path, digest))
         if self._lines == "values":
-            return Frame(Payload(text, self._format), None, (), self._path, 0, number, 0, self._origin)
+            return Frame(Payload(text, self._format), None, (), self._path, 0, number, 0, origin)
         try:
             found = orjson.loads(text)
             headers = _headers(found.get("headers") or ())
             payload = Payload(_bytes("value", found), self._format)
             return Frame(
-                payload, _bytes("key", found), headers, self._path, 0, number, found.get("timestamp") or 0, self._origin
+                payload, _bytes("key", found), headers, self._path, 0, number, found.get("timestamp") or 0, origin
             )
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            frame = Frame(Payload(text, self._format), None, (), self._path, 0, number, 0, self._origin)
+            frame = Frame(Payload(text, self._format), None, (), self._path, 0, number, 0, origin)
             reason = error if isinstance(error, ValueError) else _SHAPE
             frame.payload.error = Undecodable(f"{self._path}:{self._line} is no message: {reason}")
             return frame
