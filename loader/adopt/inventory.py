@@ -10,17 +10,18 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
+from loader.database.rows import row_counts
 from loader.plan import names
 
 # A root table of dlt has _dlt_load_id and no parent. Its `_dlt_id` is unique unless create_indexes was off.
 _ROOTS = """
-select c.oid::bigint, c.relname::text, c.relkind::text, greatest(c.reltuples, 0)::bigint, pg_total_relation_size(c.oid),
+select c.oid::bigint, c.relname::text, c.relkind::text, pg_total_relation_size(c.oid),
        array_agg(a.attname::text order by a.attnum)
 from pg_catalog.pg_class c
 join pg_catalog.pg_attribute a on a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped
 where c.relnamespace = (select oid from pg_catalog.pg_namespace where nspname = %s)
   and c.relkind in ('r', 'p') and not c.relispartition and left(c.relname, 1) <> '_'
-group by c.oid, c.relname, c.relkind, c.reltuples
+group by c.oid, c.relname, c.relkind
 having array_agg(a.attname::text) @> array['_dlt_id', '_dlt_load_id']
    and not array_agg(a.attname::text) @> array['_dlt_parent_id']
 order by c.relname
@@ -49,7 +50,7 @@ class RootTable:
 
     name: str
     rows: int
-    """An estimate, as of the last ANALYZE."""
+    """Counted where the table is small, else Postgres' estimate."""
     size: int
     """Bytes, indexes included."""
     missing: tuple[str, ...]
@@ -81,13 +82,14 @@ def read_roots(conn: psycopg.Connection[Any], dataset: str, needed: Sequence[str
     for table, index, valid, building in conn.execute(_KEYS, ([row[0] for row in rows],)).fetchall():
         keys.setdefault(table, []).append((index, valid, building))
     taken_over = takeover_times(conn, dataset)
+    counts = row_counts(conn, dataset, [row[0] for row in rows])
     found = []
-    for oid, name, kind, estimate, size, columns in rows:
+    for oid, name, kind, size, columns in rows:
         indexes = keys.get(oid, [])
         found.append(
             RootTable(
                 name,
-                estimate,
+                counts.get(oid, 0),
                 size,
                 tuple(column for column in needed if column not in columns),
                 any(valid for _, valid, _ in indexes),

@@ -99,7 +99,7 @@ def _print(tables: list[RootTable], dry_run: bool) -> None:
     from loader.commands.output import print_table
 
     print_table(
-        ["TABLE", "ROWS ABOUT", "SIZE", "INDEX ON _dlt_id", "COLUMNS " + ("TO ADD" if dry_run else "MISSING"), "SINCE"],
+        ["TABLE", "ROWS ≈", "SIZE", "INDEX ON _dlt_id", "COLUMNS " + ("TO ADD" if dry_run else "MISSING"), "SINCE"],
         [
             (
                 table.name,

@@ -34,7 +34,8 @@ def status(
     """Show how the fleet does: what waits, what was loaded, how old it was, who works, what was refused.
 
     Rates and ages are over the last five minutes; ages are from publish to commit, their percentiles estimated from
-    each load's youngest and oldest event (never beyond these). Rows are Postgres' estimate. The backlog comes from
+    each load's youngest and oldest event (never beyond these). Rows are counted in tables below 10 MB, in others they
+    are Postgres' estimate. What a worker holds is as of when it was seen, every 15 seconds. The backlog comes from
     Cloud Monitoring (role monitoring.viewer) and is a few minutes old.
 
     With --json one document, with --watch one a look: {"dataset", "taken_at", "schema_version", "open_letters",
@@ -92,7 +93,7 @@ def _look(settings: Settings) -> Picture:
 
 def _show(picture: Picture, *, clear: bool) -> None:
     from loader.commands.output import print_table, terminal
-    from loader.status.words import ago, count, headline, size, span
+    from loader.status.words import ago, count, headline, held, size, span
 
     now = picture.taken_at
     if clear and terminal():
@@ -130,7 +131,7 @@ def _show(picture: Picture, *, clear: bool) -> None:
                     each.version,
                     span((now - each.started_at).total_seconds()),
                     ago(each.seen_at, now),
-                    count(each.messages_held),
+                    held(each, now),
                     each.alert,
                 )
                 for each in picture.workers

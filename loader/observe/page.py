@@ -12,7 +12,7 @@ from typing import Any
 from loader.observe.health import Report
 from loader.observe.page_plot import plot
 from loader.status.picture import HISTORY_MINUTES, ColumnAdded, Picture, WorkerStatus
-from loader.status.words import ago, count, headline, size, span
+from loader.status.words import ago, count, headline, held, size, span
 
 REFRESH_SECONDS = 15
 
@@ -139,7 +139,7 @@ def _worker(worker: WorkerStatus, picture: Picture) -> tuple[Any, ...]:
         worker.version,
         span((now - worker.started_at).total_seconds()),
         ago(worker.seen_at, now),
-        count(worker.messages_held),
+        held(worker, now),
         worker.alert,
     )
 

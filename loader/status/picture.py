@@ -19,7 +19,7 @@ class TableStatus:
 
     name: str
     rows: int
-    """As Postgres estimates it; counting would take minutes."""
+    """Counted where the table is small; as Postgres estimates it where counting would take minutes."""
     size: int
     """Bytes, indexes included."""
     rows_per_minute: float = 0.0
@@ -66,6 +66,7 @@ class WorkerStatus:
     started_at: datetime.datetime
     seen_at: datetime.datetime
     messages_held: int
+    """When it was seen: a load since then has taken them."""
     alert: str | None
 
 

@@ -12,6 +12,7 @@ import psycopg
 from psycopg import sql
 
 from loader.database.connection import set_local
+from loader.database.rows import row_counts
 from loader.status.ages import Span, percentile
 from loader.status.picture import (
     HISTORY_MINUTES,
@@ -33,7 +34,7 @@ _SLACK_SECONDS = 3_600
 _MOST_LOADS = 10
 
 _TABLES = """
-select c.relname::text, greatest(pg_stat_get_live_tuples(c.oid), c.reltuples::bigint, 0), pg_total_relation_size(c.oid)
+select c.oid::bigint, c.relname::text, pg_total_relation_size(c.oid)
 from pg_catalog.pg_class c
 where c.relnamespace = (select oid from pg_catalog.pg_namespace where nspname = %s)
   and c.relkind in ('r', 'p') and not c.relispartition and left(c.relname, 1) <> '_'
@@ -134,17 +135,19 @@ def _tables(conn: psycopg.Connection[Any], dataset: str, now: datetime.datetime)
     for table, youngest, oldest, events in conn.execute(_in(dataset, _AGES), window):
         spans.setdefault(table, []).append((youngest, oldest, events))
     last = _last_loads(conn, dataset, now)
+    tables = conn.execute(_TABLES, (dataset,)).fetchall()
+    counts = row_counts(conn, dataset, [oid for oid, _, _ in tables])
     return [
         TableStatus(
             name,
-            estimate,
+            counts.get(oid, 0),
             size,
             rows.get(name, 0) / WINDOW_MINUTES,
             percentile(spans.get(name, ()), 0.5),
             percentile(spans.get(name, ()), 0.99),
             *last.get(name, (None, None)),
         )
-        for name, estimate, size in conn.execute(_TABLES, (dataset,)).fetchall()
+        for oid, name, size in tables
     ]
 
 

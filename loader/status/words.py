@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 
-from loader.status.picture import Backlog, Picture
+from loader.status.picture import Backlog, Picture, WorkerStatus
 from loader.words import counted
 
 _SIZES = ("B", "KiB", "MiB", "GiB", "TiB")
@@ -45,6 +45,12 @@ def size(number: float) -> str:
             return f"{number:.0f} {unit}" if unit == "B" or number >= 10 else f"{number:.1f} {unit}"
         number /= 1024
     return f"{number:.1f} {_SIZES[-1]}"
+
+
+def held(worker: WorkerStatus, now: datetime.datetime) -> str:
+    """What a worker held when it was last seen, and how long ago that was unless it held nothing."""
+    number = count(worker.messages_held)
+    return f"{number}, {ago(worker.seen_at, now)}" if worker.messages_held else number
 
 
 def headline(picture: Picture) -> list[tuple[str, str]]:

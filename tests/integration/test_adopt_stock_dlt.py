@@ -115,6 +115,12 @@ def test_a_misspelt_dataset_is_refused_and_not_made(legacy, arguments):
     assert legacy.rows("select nspname from pg_namespace where nspname = 'legacy'") == []
 
 
+def test_rows_of_small_tables_are_counted(legacy):
+    legacy.run_stock(STOCK)
+    [users] = json.loads(command(legacy, "--dry-run", "--json").stdout)["tables"]
+    assert users["rows"] == legacy.rows("select count(*) from legacy.users")[0][0] > 0
+
+
 def test_rows_stay_new_events_arrive_and_stock_dlt_still_appends(legacy):
     legacy.run_stock(STOCK)
     before = legacy.rows("select * from legacy.users order by id")

@@ -14,6 +14,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 from status_harness import Dataset, message
 
+from loader.database import rows as row_estimates
 from loader.status.read import read_picture, read_schema_log
 
 
@@ -52,6 +53,36 @@ def test_a_picture_tells_rates_ages_letters_loads_and_schema(dataset):
     asked = {(each.table, each.column): each.first_event for each in picture.changes}
     assert asked[("order__items", "s")] == "m0"
     assert picture.workers == []
+
+
+def test_rows_of_small_tables_are_counted_at_once_and_exactly(dataset):
+    dataset.load(*[message(n, {"type": "order", "n": n, "items": [{"s": 1}, {"s": 2}]}) for n in range(30)])
+    dataset.conn.execute("delete from events.order where n < 10")
+    picture = read_picture(dataset.conn, "events")
+    assert {each.name: each.rows for each in picture.tables} == {"order": 20, "order__items": 60}
+
+
+def test_a_table_that_is_no_small_one_has_its_estimate(dataset, monkeypatch):
+    dataset.load(*[message(n, {"type": "order", "n": n}) for n in range(30)])
+    dataset.conn.execute("analyze events.order")
+    dataset.conn.execute("delete from events.order where n < 10")
+    oid = dataset.rows("select 'events.order'::regclass::oid::bigint")[0][0]
+    monkeypatch.setattr(row_estimates, "SMALL_BYTES", 0)
+    assert row_estimates.row_counts(dataset.conn, "events", [oid])[oid] in (20, 30)
+    monkeypatch.setattr(row_estimates, "SMALL_BYTES", 10_000_000)
+    monkeypatch.setattr(row_estimates, "MOST_ROWS", 5)
+    assert row_estimates.row_counts(dataset.conn, "events", [oid])[oid] >= 6, "counting ends at the bound"
+
+
+def test_counting_waits_for_no_lock_for_long_and_keeps_none(dataset):
+    dataset.load(message(1, {"type": "order", "n": 1}))
+    oid = dataset.rows("select 'events.order'::regclass::oid::bigint")[0][0]
+    with psycopg.connect(dataset.url) as other, dataset.conn.transaction():
+        other.execute("lock table events.order in access exclusive mode")
+        assert row_estimates.row_counts(dataset.conn, "events", [oid])[oid] in (0, 1)
+        other.rollback()
+        assert row_estimates.row_counts(dataset.conn, "events", [oid]) == {oid: 1}
+        other.execute("lock table events.order in access exclusive mode nowait")
 
 
 def test_workers_are_seen_for_a_minute(dataset):

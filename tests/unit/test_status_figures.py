@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from loader.status.ages import percentile
 from loader.status.monitoring import has_credentials, read_backlog
-from loader.status.words import count, size, span
+from loader.status.picture import WorkerStatus
+from loader.status.words import count, held, size, span
 
 NOW = datetime.datetime(2026, 5, 1, 12, tzinfo=datetime.UTC)
 NAME = "projects/p/subscriptions/s"
@@ -102,3 +103,12 @@ def test_figures_in_words():
     ]
     assert [count(x) for x in (None, 0, 0.4, 12.6, 1234567)] == ["–", "0", "0.4", "13", "1,234,567"]
     assert [size(x) for x in (0, 1023, 1536, 10 * 1024**3)] == ["0 B", "1023 B", "1.5 KiB", "10 GiB"]
+
+
+def test_what_a_worker_held_says_when_that_was():
+    def seen(seconds, messages):
+        at = NOW - datetime.timedelta(seconds=seconds)
+        return WorkerStatus("host/1", NAME, "0.1.0", at, at, messages, None)
+
+    assert held(seen(12, 3_900), NOW) == "3,900, 12 s ago"
+    assert held(seen(12, 0), NOW) == "0"
