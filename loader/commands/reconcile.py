@@ -51,7 +51,8 @@ def reconcile(
     each id of FILE must be stored or have left a dead letter or discard. Topic (on Google Cloud, with --since): the
     topic's count of messages.
 
-    All from one snapshot of the database. Each table is read once: minutes for a large one.
+    All from one snapshot of the database. Each table is read once, minutes for a large one; a child table that falls
+    short is read again, to tell rows that are missing from rows whose parent is.
 
     With --json: {"ok": bool, "checks": [{"source", "compared", "gaps": [{"source", "subject", "expected", "found",
     "detail"}]}]}, at most 1,000 gaps a source.

@@ -47,17 +47,28 @@ class Layout:
 
     def rows_by_load(self, path: list[str]) -> sql.Composed:
         """The query of load ids (from a parameter `since` on) and rows of the first table of `path`."""
-        names = [sql.Identifier(self.dataset, name) for name in path]
-        source = sql.SQL("{} t0").format(names[0])
-        for depth, name in enumerate(names[1:], 1):
-            source += sql.SQL(" join {} {} on {}._dlt_id = {}._dlt_parent_id").format(
-                name, *(sql.Identifier(f"t{number}") for number in (depth, depth, depth - 1))
-            )
-        root = sql.Identifier(f"t{len(path) - 1}")
+        source, root = self._joined(path, "join")
         return sql.SQL(
             "select {root}._dlt_load_id as load_id, count(*) as found from {source}"
             " where {root}._dlt_load_id >= %(since)s group by 1"
         ).format(root=root, source=source)
+
+    def orphans(self, path: list[str]) -> sql.Composed:
+        """The query of how many rows of the first table of `path` lead to no row of its last."""
+        source, root = self._joined(path, "left join")
+        return sql.SQL("select count(*) from {} where {}._dlt_id is null").format(source, root)
+
+    def _joined(self, path: list[str], join: str) -> tuple[sql.Composed, sql.Identifier]:
+        """The tables of a path, each beside the one above it, and what the last one is called."""
+        names = [sql.Identifier(self.dataset, name) for name in path]
+        source = sql.SQL("{} t0").format(names[0])
+        for depth, name in enumerate(names[1:], 1):
+            source += sql.SQL(" {} {} {} on {}._dlt_id = {}._dlt_parent_id").format(
+                sql.SQL(join),  # type: ignore[arg-type]
+                name,
+                *(sql.Identifier(f"t{number}") for number in (depth, depth, depth - 1)),
+            )
+        return source, sql.Identifier(f"t{len(path) - 1}")
 
 
 def read_layout(conn: psycopg.Connection[Any], dataset: str) -> Layout:

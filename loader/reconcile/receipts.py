@@ -42,10 +42,23 @@ class Difference:
     wanted: int
     found: int
 
-    def gap(self) -> Gap:
-        """As it is reported."""
+    @property
+    def missing(self) -> int:
+        """Rows that are too few; 0 when there are too many."""
+        return max(0, self.wanted - self.found)
+
+    def gap(self, orphans: int = 0, short: int = 0) -> Gap:
+        """As it is reported. `orphans`: rows of the table that hang on no row, of whatever load they were; `short`:
+        rows that are missing in all loads compared."""
         rows = counted(abs(self.wanted - self.found), "row")
-        detail = f"{rows} {'missing' if self.found < self.wanted else 'too many'}"
+        if not self.missing:
+            detail = f"{rows} too many"
+        elif not orphans:
+            detail = f"{rows} missing"
+        elif orphans == short:
+            detail = f"{rows} without {'its' if self.missing == 1 else 'their'} parent"
+        else:
+            detail = f"{rows} missing or without parent ({orphans:,} in the table are without one)"
         return Gap("receipts", f"load {self.load_id}, table {self.table}", self.wanted, self.found, detail)
 
 
@@ -80,5 +93,19 @@ def compare_receipts(conn: psycopg.Connection[Any], layout: Layout, since: str) 
         text += (
             f"; {rows:,} rows of {len({each.load_id for each in moved}):,} loads are under newer loads since a backfill"
         )
-    gaps += [each.gap() for each in differences if each not in moved]
+    left = [each for each in differences if each not in moved]
+    short: dict[str, int] = {}
+    for each in left:
+        short[each.table] = short.get(each.table, 0) + each.missing
+    orphans = {table: _orphans(conn, layout, table) for table, missing in short.items() if missing}
+    gaps += [each.gap(orphans.get(each.table, 0), short[each.table]) for each in left]
     return Checked("receipts", text, tuple(gaps[:MOST_LISTED]))
+
+
+def _orphans(conn: psycopg.Connection[Any], layout: Layout, table: str) -> int:
+    """Rows that are there but hang on no row: who deletes parents alone finds them counted as missing."""
+    path = layout.path(table)
+    if path is None or len(path) == 1:
+        return 0
+    row = conn.execute(layout.orphans(path)).fetchone()
+    return row[0] if row is not None else 0

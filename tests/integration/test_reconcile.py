@@ -43,13 +43,21 @@ def test_one_row_deleted_behind_its_back_is_named_and_ends_with_1(dataset):
     done = dataset.loader("reconcile")
     assert done.returncode == 1
     assert f"load {load_id}, table order" in done.stdout
-    # Its items hang on no row any more, and their count tells that, too.
-    gaps = {gap.subject: (gap.expected, gap.found) for gap in receipts(dataset).gaps}
+    # Its items are there still, and hang on no row any more.
+    gaps = {gap.subject: (gap.expected, gap.found, gap.detail) for gap in receipts(dataset).gaps}
     assert gaps == {
-        f"load {load_id}, table order": (5, 4),
-        f"load {load_id}, table order__items": (10, 8),
-        f"load {load_id}, table order__items__s": (15, 12),
+        f"load {load_id}, table order": (5, 4, "1 row missing"),
+        f"load {load_id}, table order__items": (10, 8, "2 rows without their parent"),
+        f"load {load_id}, table order__items__s": (15, 12, "3 rows without their parent"),
     }
+    dataset.conn.execute(
+        "delete from events.order__items__s where value = 3 and _dlt_parent_id in"
+        " (select i._dlt_id from events.order__items i join events.order o on o._dlt_id = i._dlt_parent_id where n = 1)"
+    )
+    details = {gap.subject: gap.detail for gap in receipts(dataset).gaps}
+    assert details[f"load {load_id}, table order__items__s"] == (
+        "4 rows missing or without parent (3 in the table are without one)"
+    )
 
 
 def test_a_child_row_alone_is_missed_and_a_row_too_many_is_seen(dataset):
