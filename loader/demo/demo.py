@@ -148,10 +148,11 @@ def _load(
                 publishing.stop()
                 publishing.join()
             worker.check()
+            progress = watcher.look()
             if kafka is not None:
                 kafka.check()
-                published.links = kafka.links
-            view.show(published, watcher.look(), time.monotonic() - began, publishing.is_alive())
+                published.links = kafka.links  # after the look: what was loaded had been published
+            view.show(published, progress, time.monotonic() - began, publishing.is_alive())
         if publishing.fault is not None:
             raise publishing.fault
         if kafka is not None:

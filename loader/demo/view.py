@@ -49,7 +49,7 @@ class PlainView:
             self._shown = seconds
             ages = progress.all_ages()
             self._print(
-                f"{seconds:4.0f} s  published {published.messages:,}  loaded {progress.loaded:,}"
+                f"{seconds:4.0f} s  published {published.total:,}  loaded {progress.loaded:,}"
                 f"  age p50 {words.age(ages.quantile(0.5))}, p99 {words.age(ages.quantile(0.99))}"
             )
 
@@ -136,7 +136,7 @@ class LiveView:
         line.add_row(Text(f"{seconds:5.1f} s", style="bold"), bar, Text(state, style="bold cyan"))
         figures = Table.grid(padding=(0, 2))
         figures.add_row(
-            f"published [b]{published.messages:,}[/]",
+            f"published [b]{published.total:,}[/]",
             f"loaded [b]{progress.loaded:,}[/]",
             f"duplicates [b]{progress.duplicates:,}[/]",
             f"dead letters [b]{len(progress.dead):,}[/]",

@@ -59,7 +59,7 @@ def outcome(loaded=97, folder=None):
         Letter("evt-000010", "not an object", "the body is 1", "1"),
     ]
     found = Survey([table, items], letters, 1, 0)
-    published = Published(messages=100, repeats=1, poison=2)
+    published = Published(messages=90, repeats=1, poison=2, links=10)
     parts = PARTS if folder is None else Parts(*list(vars(PARTS).values())[:7], folder, folder / "postgres")
     return Outcome(Wish(5, 20), parts, published, progress(), found, found.receipt(published), 0.5, 0.7, False)
 
