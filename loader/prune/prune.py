@@ -68,7 +68,8 @@ def prune(
     there = conn.execute("select count(to_regclass(name)) from unnest(%s::text[]) name", (names,)).fetchone()
     if there is None or not there[0]:
         raise LoaderError(
-            f"dataset {dataset} has none of the loader's tables, so nothing to prune: correct LOADER_DATASET"
+            f"dataset {dataset} has none of the loader's tables, so nothing to prune: check LOADER_DATASET; "
+            "`loader run` makes them"
         )
     values = {
         "cutoff": cutoff,

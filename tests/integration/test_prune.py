@@ -119,3 +119,4 @@ def test_a_misspelt_dataset_is_no_pruned_one(dataset):
     done = dataset.loader("prune", "--older-than", "30d", "--yes", LOADER_DATASET="evnts")
     assert done.returncode == 1
     assert "dataset evnts has none of the loader's tables" in done.stderr
+    assert "check LOADER_DATASET; `loader run` makes them" in done.stderr
