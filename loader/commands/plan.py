@@ -42,12 +42,16 @@ def plan(
     from_empty: Annotated[
         bool, typer.Option("--from-empty", help="Plan for a dataset that does not exist; needs no database.")
     ] = False,
+    internal: Annotated[
+        bool, typer.Option("--internal", help="Print the DDL of the loader's own tables too, where they are missing.")
+    ] = False,
     config: Config = None,
     as_json: Json = False,
 ) -> None:
     """Print the exact DDL that messages would cause, and which message first asks for each column.
 
-    Changes nothing: the database is read in a read-only transaction. What is printed is SQL, remarks are comments.
+    Changes nothing: the database is read in a read-only transaction. What is printed is SQL, remarks are comments. The
+    loader's own tables, where they are missing, take one line unless --internal is given; --json has them always.
     Messages that would be dead letters or be discarded are listed with their reasons. Exit code 0 when nothing would
     change, 2 when something would, 1 on a fault.
 
@@ -82,7 +86,7 @@ def plan(
     if as_json:
         print_json(_document(settings.dataset, changes, outcome))
     else:
-        _print(changes, outcome)
+        _print(changes, outcome, internal)
         note(
             f"{counted(outcome.messages, 'message')}, {counted(outcome.events, 'event')}, "
             f"{counted(outcome.skipped, 'empty line')} skipped, {outcome.dead} would be "
@@ -246,13 +250,15 @@ def _document(dataset: str, changes: list[Change], outcome: Outcome) -> dict[str
     }
 
 
-def _print(changes: list[Change], outcome: Outcome) -> None:
+def _print(changes: list[Change], outcome: Outcome, internal: bool) -> None:
     from loader.commands.output import printable
 
     def remark(text: str) -> None:
         print(f"-- {printable(text)}")
 
-    for change in changes:
+    own = [change for change in changes if change.kind == "internal"]
+    # What the messages ask for comes first: that is what one looks for.
+    for change in [change for change in changes if change.kind != "internal"] + (own if internal else []):
         first = f"; first asked for by {change.first}" if change.first else ""
         remark(f"{change.kind} {change.name}{first}; lock: {change.lock}")
         for asked in change.asked:
@@ -261,6 +267,9 @@ def _print(changes: list[Change], outcome: Outcome) -> None:
         for statement in change.statements:
             print(f"{printable(statement, keep=chr(10))};")
         print()
+    if own and not internal:
+        names = ", ".join(change.name for change in own)
+        remark(f"and {counted(len(own), 'table')} of the loader's own ({names}): --internal prints their DDL")
     if not changes:
         remark("nothing would change")
     for title, kept, count in (

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -53,13 +54,26 @@ def catalog(conn):
 
 
 def test_the_ddl_of_a_plan_makes_exactly_the_tables_that_the_plan_wants(database_url):
-    first = plan("-", stdin=text(*LINES), LOADER_DATABASE_URL=database_url)
+    first = plan("-", "--internal", stdin=text(*LINES), LOADER_DATABASE_URL=database_url)
     assert first.returncode == 2, first.stderr
     with psycopg.connect(database_url, autocommit=True) as conn:
         assert catalog(conn) == []  # nothing was changed
         conn.execute(first.stdout)
         tables = {name for _, name, _ in catalog(conn)}
     assert {"order", "order__items", "user", "_dead_letters", "_dlt_loads", "_dlt_version"} <= tables
+
+
+def test_the_tables_of_events_come_first_and_the_loaders_own_take_one_line():
+    done = plan("-", "--from-empty", stdin=text(*LINES))
+    made = re.findall(r"^CREATE (?:SCHEMA|TABLE) ([^\s;]+)", done.stdout, re.MULTILINE)
+    assert made == ['"events"', '"events"."order"', '"events"."order__items"', '"events"."user"']
+    (line,) = [line for line in done.stdout.splitlines() if "_dead_letters" in line]
+    assert "--internal" in line
+    whole = plan("-", "--from-empty", "--internal", stdin=text(*LINES))
+    made = re.findall(r"^-- (?:create|internal) (\w+);", whole.stdout, re.MULTILINE)
+    assert made[:3] == ["order", "order__items", "user"]
+    assert {"_dead_letters", "_dlt_loads"} <= set(made[3:])
+    assert "--internal" not in whole.stdout
 
 
 def test_each_column_names_the_line_that_first_asks_for_it(tmp_path):
@@ -89,7 +103,7 @@ def test_a_bundle_later_still_counts_as_the_first_to_ask(tmp_path):
 
 def test_a_known_table_is_altered_briefly_and_a_loaded_shape_changes_nothing(database_url):
     with psycopg.connect(database_url, autocommit=True) as conn:
-        conn.execute(plan("-", stdin=text(*LINES[:1]), LOADER_DATABASE_URL=database_url).stdout)
+        conn.execute(plan("-", "--internal", stdin=text(*LINES[:1]), LOADER_DATABASE_URL=database_url).stdout)
         # The schema knows the columns once a worker has stored it: here they are the user's own, with a unique id.
     done = plan("-", "--json", stdin=text(LINES[1]), LOADER_DATABASE_URL=database_url)
     document = json.loads(done.stdout)
