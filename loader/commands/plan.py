@@ -269,7 +269,7 @@ def _print(changes: list[Change], outcome: Outcome, internal: bool) -> None:
         print()
     if own and not internal:
         names = ", ".join(change.name for change in own)
-        remark(f"and {counted(len(own), 'table')} of the loader's own ({names}): --internal prints their DDL")
+        remark(f"and {counted(len(own), 'internal part')}, tables and indexes ({names}): --internal prints their DDL")
     if not changes:
         remark("nothing would change")
     for title, kept, count in (

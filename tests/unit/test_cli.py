@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +16,7 @@ from loader.checks.finding import Finding
 from loader.commands import check, output
 from loader.commands.output import print_json, print_table, printable
 from loader.settings import reference
+from loader.settings.environment import load_settings
 
 README = Path(__file__).parents[2] / "README.md"
 
@@ -156,3 +158,12 @@ def test_what_is_older_than_a_time_to_come_is_not_thrown_away(command):
     done = loader(*command, "--older-than", "2999-01-01", "--yes")
     assert done.returncode == 2
     assert "in the future" in done.stderr
+
+
+def test_the_settings_file_of_the_readme_is_read_as_it_is_written(tmp_path):
+    [text] = re.findall(r"```toml\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
+    path = tmp_path / "loader.toml"
+    path.write_text(text)
+    settings, warnings = load_settings(path, {})
+    assert (settings.json_keys, settings.max_message_bytes, warnings) == ("path,order.meta", 10 * 1024 * 1024, [])
+    assert settings.subscription == "projects/my-project/subscriptions/events-loader"
