@@ -78,10 +78,11 @@ class Leases:
 
     def _adopt(self, batch: Batch) -> None:
         """An ack id came twice (seen on emulators only): it belongs to its newest batch, or the older never empties."""
-        unique = set(batch.ack_ids)
+        unique = dict.fromkeys(batch.ack_ids)
+        batch.ack_ids = list(unique)
         batch.left = len(unique)
         for other in list(self._batches.values()):
-            again = unique.intersection(other.ack_ids)
+            again = unique.keys() & other.ack_ids
             if again:
                 other.ack_ids = [ack_id for ack_id in other.ack_ids if ack_id not in again]
                 other.left = sum(self._by_ack_id.get(ack_id) is other for ack_id in other.ack_ids)

@@ -107,6 +107,18 @@ def test_an_ack_id_that_comes_twice_is_held_once_and_leaves_nothing_behind(lease
     assert (leases.held, leases.held_bytes) == (0, 0)
 
 
+def test_an_ack_id_twice_in_one_response_counts_once_when_its_neighbour_comes_again(
+    leases: Leases, clock: Clock
+) -> None:
+    leases.add(0, 1, received("a", "b", "b"), 15)
+    leases.add(0, 2, received("a"), 5)
+    assert (leases.held, leases.of(0)[0]) == (2, 2)
+    clock.now += SECONDS
+    assert [ack_ids for _, ack_ids in leases.due()] == [["b"], ["a"]]
+    assert sorted(leases.release(received("a", "b"))) == ["a", "b"]
+    assert (leases.held, leases.held_bytes, leases.of(0), leases.due()) == (0, 0, (0, 0), [])
+
+
 def test_what_a_stream_holds_can_be_told_by_connection(leases: Leases) -> None:
     leases.add(0, 1, received("a", "b"), 10)
     leases.add(0, 2, received("c"), 5)
