@@ -3,7 +3,10 @@
 Through a transaction pooler a session's settings are not its own. PgBouncer refuses start-up options that it does not
 know and follows only those that the server reports (TimeZone, DateStyle, client_encoding, application_name): these are
 set after the connection is made, and time limits only where the connection is direct. `set_local` limits one
-transaction and works everywhere."""
+transaction and works everywhere.
+
+Transactions say themselves that they read what others committed. A role or database may prefer snapshots: behind the
+advisory lock a learner would then read the schema as it was before it waited, and make a second one of that version."""
 
 from __future__ import annotations
 
@@ -114,6 +117,8 @@ class Database:
             params["password"] = self._token()
         connection = LoaderConnection.connect(make_conninfo("", **params), autocommit=True, prepare_threshold=None)
         try:
+            connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
+            connection.deferrable = False
             _prepare_session(connection, lock_timeout_ms)
             connection.autocommit = autocommit
         except BaseException:
@@ -144,7 +149,10 @@ def _prepare_session(connection: LoaderConnection, lock_timeout_ms: int | None) 
     # A pooler makes up the process id that it tells its clients, since it has no one process for them.
     connection.pooled = row is not None and row[0] != connection.info.backend_pid
     if not connection.pooled:
-        limits = {"idle_in_transaction_session_timeout": f"{IDLE_IN_TRANSACTION_MS}ms"}
+        limits = {
+            "idle_in_transaction_session_timeout": f"{IDLE_IN_TRANSACTION_MS}ms",
+            "default_transaction_isolation": "read committed",  # for single statements
+        }
         if lock_timeout_ms is not None:
             limits["lock_timeout"] = f"{lock_timeout_ms}ms"
         _set(connection, limits, local=False)

@@ -39,6 +39,30 @@ def test_every_connection_sees_the_same_whatever_the_role_prefers(database, data
         assert not connection.pooled
 
 
+@pytest.mark.parametrize("pooled", [False, True])
+@pytest.mark.parametrize("preferred", ["repeatable read", "serializable"])
+def test_a_transaction_sees_what_others_commit_whatever_the_database_prefers(
+    database_url, changed_backend_pid, preferred, pooled
+):
+    info = parse_conninfo(database_url, {})
+    name = sql.Identifier(info.params["dbname"])
+    with psycopg.connect(database_url, autocommit=True) as other:
+        for setting, value in (("default_transaction_isolation", preferred), ("default_transaction_deferrable", "on")):
+            other.execute(sql.SQL("ALTER DATABASE {} SET {} = {}").format(name, sql.Identifier(setting), value))
+        other.execute("CREATE TABLE numbers (n int)")
+        with Database(changed_backend_pid(database_url) if pooled else info).connect(
+            "loader-test", autocommit=True
+        ) as connection:
+            assert connection.pooled is pooled
+            with connection.transaction():
+                set_local(connection, lock_timeout_ms=100)
+                other.execute("INSERT INTO numbers VALUES (1)")
+                assert connection.execute("SELECT count(*) FROM numbers").fetchone() == (1,)
+                assert show(connection, "transaction_isolation") == "read committed"
+                assert show(connection, "transaction_deferrable") == "off"
+            assert pooled or show(connection, "transaction_isolation") == "read committed"
+
+
 def test_a_rollback_keeps_the_sessions_settings(database):
     with database.connect("loader-test", lock_timeout_ms=250) as connection:
         connection.execute("SELECT 1")
