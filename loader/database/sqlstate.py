@@ -22,13 +22,16 @@ class Verdict(enum.Enum):
     UNIQUE = "unique"
     """A unique index refuses a row: a duplicate if the index is ours, else ISOLATE."""
     HALVE = "halve"
-    """The bundle takes too long (statement_timeout): load it in halves."""
+    """The bundle takes longer than one of the server's timeouts allows: load it in halves."""
     AGAIN = "again"
     """Deadlock or serialization failure: try again at once."""
 
 
 _RELEARN = frozenset({"42P01", "42703", "42804", "3F000"})
 _AGAIN = frozenset({"40P01", "40001"})
+# statement_timeout (a cancelled query looks the same), transaction_timeout, idle_in_transaction_session_timeout. The
+# last two cut the connection as well.
+_TOO_LONG = frozenset({"57014", "25P04", "25P03"})
 
 
 def verdict(error: psycopg.Error | UnicodeEncodeError) -> Verdict:
@@ -50,7 +53,7 @@ def verdict(error: psycopg.Error | UnicodeEncodeError) -> Verdict:
         return Verdict.RELEARN
     if state in _AGAIN:
         return Verdict.AGAIN
-    if state == "57014":
+    if state in _TOO_LONG:
         return Verdict.HALVE
     return Verdict.RETRY
 

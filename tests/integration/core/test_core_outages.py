@@ -181,13 +181,19 @@ def test_a_full_disk_under_learning_is_waited_out(loading: Loading) -> None:
     assert_loaded(loading, messages)
 
 
-def test_a_bundle_that_takes_too_long_is_loaded_in_halves(loading: Loading) -> None:
+@pytest.mark.parametrize("timeout", ["statement_timeout", "transaction_timeout"])
+def test_a_bundle_that_takes_too_long_is_loaded_in_halves(loading: Loading, timeout: str) -> None:
+    """transaction_timeout cuts the connection, so it stands where each new one finds it."""
+    if timeout == "transaction_timeout" and loading.conn.info.server_version < 170000:
+        pytest.skip("transaction_timeout came with PostgreSQL 17")
     loading.load([SAMPLE])
     loading.execute(
         "create function slow() returns trigger language plpgsql as $$ begin perform pg_sleep(0.02); return new; end $$"
     )
     loading.execute("create trigger t before insert on orders for each row execute function slow()")
-    loading.lane.connection().execute("set statement_timeout = '400ms'")
+    name = loading.conn.info.dbname
+    loading.execute(f"alter database {name} set {timeout} = '400ms'")
+    loading.lane.close()
     messages = loading.load(orders())
     assert_loaded(loading, messages)
     assert len(loading.loads) > 3
