@@ -2,9 +2,9 @@
 
 `<cluster id>/<topic>/<partition>/<offset>`, then `/<pipeline>` when more than one pipeline of the file can reach the
 same sink (each of them is to give a row of its own), then `/<i>` for each fan-out (multiply, flatten). A line of a file
-has `file/<path>/<digest of the line>/<number of the line>` instead (see sources/file.py). An endpoint's `epoch` stands in
+has `file/<path>/<digest of the line>/<its number>` instead (see sources/file.py). An endpoint's `epoch` stands in
 front, for a topic that was deleted and made again and counts its offsets from 0 once more, and for a file whose lines
-are to be other events even if they are the same.
+are to be other events even where they are the same.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,10 +18,13 @@ from loader.bridge.formats.registry import make_format
 from loader.bridge.frame import Format
 from loader.bridge.identity import shared_targets, target
 from loader.bridge.metrics import Watched
+from loader.bridge.outage import Outage
 from loader.bridge.sinks.sink import Delivery, Sink
 from loader.bridge.sources.source import Source
 from loader.bridge.stages.registry import build as build_stage
 from loader.errors import ConfigurationError
+
+log = logging.getLogger(__name__)
 
 Lookup = Callable[[str], Mapping[str, Any]]
 
@@ -186,6 +190,7 @@ def _kafka_reader(consumer: Consumer, flows: list[Flow], options: Mapping[str, A
     check_settings(settings, endpoint.name)
     aside = {**settings, "group.id": f"{consumer.group}.apart"}
     tombstones = _tombstones(consumer)
+    outage = Outage(f"Kafka, {endpoint.name}", log)
 
     def open_source(member: bool = True) -> KafkaSource:
         return KafkaSource(
@@ -196,6 +201,7 @@ def _kafka_reader(consumer: Consumer, flows: list[Flow], options: Mapping[str, A
             epoch=endpoint.epoch,
             tombstones=tombstones,
             member=member,
+            outage=outage,
         )
 
     return Reader(
@@ -205,6 +211,7 @@ def _kafka_reader(consumer: Consumer, flows: list[Flow], options: Mapping[str, A
         pace,
         lambda: Marks(aside, consumer.group),
         lambda: open_source(False),
+        outage,
     )
 
 

@@ -7,7 +7,6 @@ first, so neither a crash nor a change of owners loses what such a pipeline has 
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -15,9 +14,8 @@ from typing import Any
 import orjson
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
+from loader.bridge.sources.kafka_options import Quiet
 from loader.errors import LoaderError
-
-log = logging.getLogger(__name__)
 
 _SECONDS = 10.0
 Partition = tuple[str, int]
@@ -91,7 +89,7 @@ class Marks:
 
     def _call(self, call: Any) -> Any:
         if self._client is None:
-            self._client = Consumer(self._settings, logger=log)  # else it writes to stderr, beside the JSON
+            self._client = Consumer(self._settings, logger=Quiet())  # else it writes to stderr, beside the JSON
         try:
             return call(self._client)
         except KafkaException as error:

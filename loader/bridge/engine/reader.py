@@ -22,12 +22,16 @@ from loader.bridge.engine.bucket import Bucket, Ledger
 from loader.bridge.engine.flow import Flow
 from loader.bridge.engine.give_out import give_out
 from loader.bridge.engine.marks import Marks
+from loader.bridge.engine.pace import Pace
 from loader.bridge.frame import Frame
+from loader.bridge.outage import Outage
 from loader.bridge.sinks.dispatch import Backoff
 from loader.bridge.sources.source import Batch, Source
 from loader.errors import LoaderError
 
 log = logging.getLogger(__name__)
+
+__all__ = ["Pace", "Reader"]
 
 READ_MESSAGES = 1_000
 _GRACE_SECONDS = 0.25
@@ -35,21 +39,6 @@ _GRACE_SECONDS = 0.25
 _MOST_LINGERS = 7
 REJOIN_MESSAGES = 5_000
 """A pipeline that is no further behind comes back."""
-
-
-@dataclass(frozen=True, slots=True)
-class Pace:
-    """Times of a reader, in seconds."""
-
-    commit: float = 5.0
-    linger: float = 0.02
-    """How long a read waits for more, and so how long a message waits for others."""
-    revoke: float = 5.0
-    """How long a partition that goes may be finished."""
-    part: float = 1.0
-    """How long a pipeline at its bound may hold the others."""
-    rejoin: float = 3.0
-    """How long it stays apart at least."""
 
 
 @dataclass(slots=True)
@@ -74,6 +63,7 @@ class Reader:
         pace: Pace,
         marks: Callable[[], Marks] | None = None,
         open_apart: Callable[[], Any] | None = None,
+        outage: Outage | None = None,
     ) -> None:
         self.name = name
         self.flows = list(flows)
@@ -90,6 +80,7 @@ class Reader:
         self._open_source = open_source
         self._open_apart = open_apart
         self._make_marks = marks
+        self._outage = outage or Outage(f"the reader {name}", log)
         self._pace = pace
         self._stop = threading.Event()
         self._deadline = 0.0
@@ -108,6 +99,7 @@ class Reader:
         self._delivered: dict[Any, int] = {}
         self._blocked_since: float | None = None
         self._looked = 0.0
+        self._leaving = False
 
     # Of other threads
 
@@ -124,6 +116,12 @@ class Reader:
         """Wait for the end; False when it is not there by `deadline`."""
         self._thread.join(max(0.0, deadline - time.monotonic()))
         return not self._thread.is_alive()
+
+    @property
+    def partitions(self) -> int | None:
+        """How many are assigned, None for a source that has none to be assigned."""
+        source = self._source
+        return None if self._make_marks is None else len(source.assigned) if source is not None else 0
 
     @property
     def apart(self) -> list[str]:
@@ -148,7 +146,7 @@ class Reader:
                     break
                 except (LoaderError, OSError) as error:
                     self.fault = str(error)
-                    log.warning("the reader %s begins again: %s", self.name, error)
+                    self._outage.trouble(f"the reader {self.name} begins again: {error}")
                 except Exception as error:
                     self.fault = repr(error)
                     log.exception("the reader %s begins again", self.name)
@@ -165,6 +163,7 @@ class Reader:
         self._source = self._open_source()
         self._source.open(self)
         self.fault = None
+        self._outage.over()
         due = self.committed_at = time.monotonic()
         ended = False
         while not self._stop.is_set() and not ended:
@@ -240,6 +239,7 @@ class Reader:
             self.committed_at = now
         self.commit_failures = getattr(self._source, "failures", 0)
         self._lag = self._source.lag()
+        self.fault = getattr(self._source, "fault", None)
         return self._pace.commit if bucket is not None else min(self._pace.commit, 0.1)
 
     def _finish(self, deadline: float) -> None:
@@ -258,6 +258,7 @@ class Reader:
             except LoaderError as error:
                 log.warning("what %s delivered last will be delivered again: %s", apart.flow.name, error)
         bucket = self._ledger.drain()
+        self._leaving = True
         self._source.close(bucket, min(deadline, time.monotonic() + 10.0))
         self._source = None
 
@@ -277,6 +278,7 @@ class Reader:
             except Exception:
                 log.warning("a source of %s did not close in order", self.name, exc_info=True)
             self._source = None
+        self._lag = None
         if self._marks is not None:
             self._marks.close()
             self._marks = None
@@ -318,7 +320,9 @@ class Reader:
 
     def revoked(self, partitions: Sequence[Any]) -> Mapping[Any, int]:
         """See Handover. A pipeline in trouble is not waited for: what it has not delivered, the next owner does."""
-        deadline = time.monotonic() + self._pace.revoke
+        # Who leaves has waited already. A process that ended while this waits once more would never tell the group,
+        # and nobody would get its partitions until its session is over.
+        deadline = time.monotonic() + (0.0 if self._leaving else self._pace.revoke)
         while not self._ledger.done and time.monotonic() < deadline:
             if any(flow.trouble is not None for flow in self._attached):
                 break

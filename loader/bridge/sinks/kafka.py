@@ -15,6 +15,7 @@ from loader.bridge.engine.bucket import Share
 from loader.bridge.engine.timer import Timer
 from loader.bridge.frame import Frame, Undecodable
 from loader.bridge.identity import suffix
+from loader.bridge.outage import Outage
 from loader.bridge.sinks.dispatch import Backoff
 from loader.bridge.sinks.sink import Delivery, identity_of
 from loader.bridge.sources.kafka_options import make_client
@@ -33,6 +34,8 @@ _REFUSALS = frozenset(
 )
 """Only these blame a message. An unknown topic or missing rights are troubles of the sink."""
 _FULL_SECONDS = 0.05
+_ASK_SECONDS = 5.0
+_ANSWER_SECONDS = 1.0
 IDENTITY_HEADER = "event_id"
 
 
@@ -60,8 +63,9 @@ class KafkaSink:
         self._outstanding = 0
         self._lock = threading.Condition()
         self._closed = threading.Event()
+        self._outage = Outage(f"the sink {name}", log)
         try:
-            self._producer: Any = make_client(Producer, self._settings, log)
+            self._producer: Any = make_client(Producer, self._settings, self._outage)
         except ConfigurationError as error:
             raise ConfigurationError(f"the endpoint {name}: {error}") from error
         self._thread = threading.Thread(target=self._poll, name=f"kafka {name}", daemon=True)
@@ -111,8 +115,7 @@ class KafkaSink:
     def _delivered(self, frame: Frame, share: Share, size: float, error: KafkaError | None, message: Any) -> None:
         if error is None:
             if self.trouble is not None:
-                self.trouble = None
-                self._backoff.succeed()
+                self._works()
             self._settle(partial(self._delivery.confirm, share, 1, size))
         else:
             self._outcome(error, frame, share, size)
@@ -135,11 +138,29 @@ class KafkaSink:
 
     def _failed(self, error: KafkaError) -> None:
         self.trouble = error.str()
-        log.warning("the sink %s: %s", self.name, error.str())
+        self._outage.trouble(error.str())
+
+    def _works(self) -> None:
+        self.trouble = None
+        self._backoff.succeed()
+        self._outage.over()
 
     def _poll(self) -> None:
+        due = 0.0
         while not self._closed.is_set():
             self._producer.poll(0.1)
+            if self.trouble is not None and not self._outstanding and time.monotonic() >= due:
+                self._ask()
+                due = time.monotonic() + _ASK_SECONDS
+
+    def _ask(self) -> None:
+        """Whether it is over, though there is no message to show it."""
+        try:
+            found = self._producer.list_topics(self._topic, timeout=_ANSWER_SECONDS).topics[self._topic]
+        except KafkaException:
+            return
+        if found.partitions and all(each.leader >= 0 for each in found.partitions.values()):
+            self._works()
 
     def flush(self) -> None:
         """Nothing: the client sends by itself."""

@@ -19,6 +19,7 @@ from loader.bridge.columns import Columns, KafkaFrame
 from loader.bridge.engine.bucket import Bucket
 from loader.bridge.frame import Format
 from loader.bridge.identity import prefix
+from loader.bridge.outage import Outage
 from loader.bridge.sinks.sink import Origin
 from loader.bridge.sources.source import Batch, Handover
 from loader.errors import LoaderError
@@ -32,6 +33,9 @@ BATCH_BYTES = 8 << 20
 LAG_SECONDS = 5.0
 _CALL_SECONDS = 10.0
 _RETRY_SECONDS = 0.3
+_LOOK_SECONDS = 1.0
+UNASSIGNED_SECONDS = 30.0
+"""So long a member without partitions may be one that the group has not got round to yet."""
 
 _SECOND = itemgetter(1)
 
@@ -53,6 +57,7 @@ class KafkaSource:
         epoch: str = "",
         tombstones: bool = False,
         member: bool = True,
+        outage: Outage | None = None,
     ) -> None:
         self.name = name
         self.topic = topic
@@ -75,7 +80,12 @@ class KafkaSource:
         self._uncommitted: dict[Partition, int] = {}
         self._average = 65_536.0  # until messages have been seen, they may be large
         self._positions: dict[Partition, int] = {}
+        self._starts: dict[Partition, int] = {}
+        """Where partitions begin of which nothing was read yet; for the lag alone."""
         self._lag: tuple[float, int | None] = (0.0, None)
+        self._outage = outage or Outage(f"Kafka, {name}", log)
+        self._unassigned_since: float | None = None
+        self._unassigned_told = False
         self.fault: str | None = None
         """The client's last error, None once messages come again."""
 
@@ -84,13 +94,14 @@ class KafkaSource:
         self._handover = handover
         if self._consumer is None:
             self._consumer = Consumer(
-                {**self._settings, "error_cb": self._failed, "on_commit": self._committed}, logger=log
+                {**self._settings, "error_cb": self._failed, "on_commit": self._committed}, logger=self._outage
             )
         try:
             # Not `cluster_id()`: that one waits for a broker without end.
             self._cluster = self._consumer.list_topics(self.topic, timeout=_CALL_SECONDS).cluster_id or "unknown"
         except KafkaException as error:
-            raise LoaderError(f"Kafka does not answer for {self.name}: {error.args[0].str()}") from error
+            where = f"{self.name} at {self._settings['bootstrap.servers']}"
+            raise LoaderError(f"Kafka does not answer for {where}: {error.args[0].str()}") from error
         if self._member:
             self._consumer.subscribe(
                 [self.topic], on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost
@@ -99,7 +110,14 @@ class KafkaSource:
     def _failed(self, error: KafkaError) -> None:
         self.fault = error.str()
         # The group goes on by itself; only what nothing mends ends the reader.
-        log.log(logging.ERROR if error.fatal() else logging.WARNING, "Kafka, %s: %s", self.name, error.str())
+        if error.fatal():
+            log.error("Kafka, %s: %s", self.name, error.str())
+        else:
+            self._outage.trouble(error.str())
+
+    def _works(self) -> None:
+        self.fault = None
+        self._outage.over()
 
     # Reading
 
@@ -151,7 +169,8 @@ class KafkaSource:
                 columns = columns.only(there)
         batch.frames = columns
         if count := len(columns):
-            self.fault = None
+            if self.fault is not None or self._outage.lasting:
+                self._works()
             size = sum(map(len, filter(None, columns.values)))
             self._average += (max(size / count, 64) - self._average) * 0.5
             batch.size = size + 500 * count
@@ -242,6 +261,7 @@ class KafkaSource:
         self.assigned.difference_update(keys)
         for key in keys:
             self._positions.pop(key, None)
+            self._starts.pop(key, None)
 
     # Committing
 
@@ -271,6 +291,9 @@ class KafkaSource:
 
     def _refused(self, error: KafkaError) -> None:
         self.failures += 1
+        if self._outage.lasting:
+            self._outage.trouble(f"a commit was refused: {error.str()}")
+            return
         log.info("a commit for %s was refused and is made good by a later one: %s", self.name, error.str())
 
     def _offsets(self, positions: Mapping[Partition, int]) -> list[TopicPartition]:
@@ -286,19 +309,19 @@ class KafkaSource:
             return False
         return True
 
-    def committed(self, partitions: Sequence[Partition]) -> dict[Partition, int]:
+    def committed(self, partitions: Sequence[Partition], timeout: float = _CALL_SECONDS) -> dict[Partition, int]:
         """The group's positions; partitions without one are left out. Raises LoaderError."""
         try:
-            found = self._consumer.committed([TopicPartition(*each) for each in partitions], timeout=_CALL_SECONDS)
+            found = self._consumer.committed([TopicPartition(*each) for each in partitions], timeout=timeout)
         except KafkaException as error:
             raise LoaderError(f"Kafka does not tell the positions of {self.group}: {error.args[0].str()}") from error
         return {(each.topic, each.partition): each.offset for each in found if each.offset >= 0}
 
-    def start_of(self, partition: Partition) -> int:
+    def start_of(self, partition: Partition, timeout: float = _CALL_SECONDS) -> int:
         """Where a partition without a committed position starts. Raises LoaderError."""
         reset = str(self._settings.get("auto.offset.reset", "earliest"))
         try:
-            low, high = self._consumer.get_watermark_offsets(TopicPartition(*partition), timeout=_CALL_SECONDS)
+            low, high = self._consumer.get_watermark_offsets(TopicPartition(*partition), timeout=timeout)
         except KafkaException as error:
             raise LoaderError(f"Kafka does not tell the offsets of {partition}: {error.args[0].str()}") from error
         return high if reset in ("latest", "largest", "end") else low
@@ -313,19 +336,67 @@ class KafkaSource:
             self._positions.setdefault(key, position)
 
     def lag(self) -> int | None:
-        """Messages between what was read and the ends that the last answers told; looked at each 5 s."""
+        """Messages between what was read and the ends that the last answers told; looked at each 5 s. None while no
+        partition is assigned, and while of none both are known."""
         now = time.monotonic()
         if now - self._lag[0] < LAG_SECONDS or self._consumer is None:
-            return self._lag[1]
-        total = 0
-        for key, position in list(self._positions.items()):
+            return self._lag[1] if self.assigned else None
+        self._look_after(now)
+        total: int | None = None
+        for key in list(self.assigned):
+            position = self._positions.get(key, self._starts.get(key))
             try:
                 _, high = self._consumer.get_watermark_offsets(TopicPartition(*key), cached=True)
             except KafkaException:
                 continue  # nothing was fetched from it yet
-            total += max(0, high - position) if high >= 0 else 0
+            if position is not None and high >= 0:
+                total = (total or 0) + max(0, high - position)
         self._lag = (now, total)
         return total
+
+    def _look_after(self, now: float) -> None:
+        """What only shows when nothing comes: no partitions, their beginnings, and brokers that are back."""
+        if self._member:
+            self._look_for_partitions(now)
+        try:
+            unread = [key for key in self.assigned if key not in self._positions and key not in self._starts]
+            if unread:
+                found = self.committed(unread, _LOOK_SECONDS)
+                for key in unread:
+                    self._starts[key] = found[key] if key in found else self.start_of(key, _LOOK_SECONDS)
+        except LoaderError:
+            return  # the outage is told of elsewhere
+        if self._outage.lasting or self.fault is not None:
+            self._ask()
+
+    def _look_for_partitions(self, now: float) -> None:
+        if self.assigned:
+            if self._unassigned_told:
+                log.info("Kafka, %s: %d partitions are assigned now", self.name, len(self.assigned))
+            self._unassigned_since, self._unassigned_told = None, False
+        elif self._unassigned_since is None:
+            self._unassigned_since = now
+        elif now - self._unassigned_since >= UNASSIGNED_SECONDS and not self._unassigned_told:
+            self._unassigned_told = True
+            log.warning(
+                "Kafka, %s: no partition of the topic %s has been assigned for %.0f s, so nothing is read: there is no "
+                "such topic, the group %s has more members than partitions, or one that ended without a word still "
+                "has them, until its session.timeout.ms is over",
+                self.name,
+                self.topic,
+                now - self._unassigned_since,
+                self.group,
+            )
+
+    def _ask(self) -> None:
+        """Whether the brokers of what is assigned are back, though no message says so."""
+        try:
+            found = self._consumer.list_topics(self.topic, timeout=_LOOK_SECONDS).topics[self.topic]
+        except KafkaException:
+            return
+        wanted = {number for _, number in self.assigned} or set(found.partitions)
+        if wanted and all(number in found.partitions and found.partitions[number].leader >= 0 for number in wanted):
+            self._works()
 
     def close(self, bucket: Bucket | None, deadline: float) -> None:
         """Commit and leave the group. With a broker that does not answer it takes until about `deadline`."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -62,7 +61,7 @@ def consumer_settings(brokers: str, group: str, properties: Mapping[str, Any], p
     return settings
 
 
-def make_client(kind: Callable[..., Any], settings: Mapping[str, Any], logger: logging.Logger | None = None) -> Any:
+def make_client(kind: Callable[..., Any], settings: Mapping[str, Any], logger: Any = None) -> Any:
     """A client of `kind` (Consumer or Producer). Raises ConfigurationError, in librdkafka's words, for settings that it
     does not take."""
     from confluent_kafka import KafkaException
@@ -77,12 +76,19 @@ def make_client(kind: Callable[..., Any], settings: Mapping[str, Any], logger: l
         raise ConfigurationError(str(error)) from error
 
 
+class Quiet:
+    """For clients of whose failures somebody else tells: librdkafka takes it for a logger."""
+
+    def log(self, *_: Any) -> None:
+        """Nothing."""
+
+
 def check_settings(settings: Mapping[str, Any], endpoint: str) -> None:
     """Ask the client whether it takes a consumer's settings. Raises ConfigurationError."""
     from confluent_kafka import Consumer
 
     try:
-        make_client(Consumer, settings).close()
+        make_client(Consumer, settings, Quiet()).close()
     except ConfigurationError as error:
         raise ConfigurationError(f"the endpoint {endpoint}: {error}") from error
 
