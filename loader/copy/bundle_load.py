@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import psycopg
@@ -35,6 +35,16 @@ class Held:
     """Most events of the table were refused: then the database is at fault, and they are never dead letters."""
 
 
+@dataclass(slots=True)
+class Followers:
+    """Events that share an identity with an event of the same load, by what becomes of them."""
+
+    duplicates: list[Event] = field(default_factory=list)
+    dead: list[Event] = field(default_factory=list)
+    letters: list[Letter] = field(default_factory=list)
+    again: list[Event] = field(default_factory=list)
+
+
 _STORED: list[object] = []
 
 
@@ -53,10 +63,12 @@ class BundleLoad:
     minority: bool = False
     """They were held as a minority among good neighbours: the database is not at fault."""
     duplicates: list[Event] = field(default_factory=list)
-    """Events whose rows were there already."""
+    """Events whose rows were there already; once it is committed, also those that came twice in this load."""
     dead: list[Event] = field(default_factory=list)
     """Events that became letters while the load was written."""
     held: list[Held] = field(default_factory=list)
+    again: list[Event] = field(default_factory=list)
+    """Once it is committed: events under an identity whose first owner is not stored, so that it is theirs now."""
     moments: dict[str, list[int]] = field(default_factory=dict)
     """`published`, as it was when the load was written: receipts, the log and the metrics are made from it."""
     isolated: bool = False
@@ -81,19 +93,61 @@ class BundleLoad:
         """Events whose rows are to be stored."""
         return len(self.fitted.events) - len(self._dropped)
 
+    followers: Followers = field(default_factory=lambda: Followers())
+    """While it is written: what becomes of events that share an identity with one of the load."""
     _dropped: set[int] = field(default_factory=set)
+    _unstored: set[int] = field(default_factory=set)
+    """Those of the dropped that have no row in the database either."""
+    _held: set[int] = field(default_factory=set)
 
-    def drop(self, sequences: Iterable[int]) -> None:
-        """Take events out, with all their rows in all tables."""
+    def drop(self, sequences: Iterable[int], *, stored: bool = False) -> None:
+        """Take events out, with all their rows in all tables. `stored`: because their rows are there already."""
         gone = set(sequences) - self._dropped
         if not gone:
             return
+        if not stored:
+            self._unstored |= gone
         self._dropped |= gone
         for rows in self.fitted.tables.values():
             keep = [position for position, owner in enumerate(rows.owners) if owner not in gone]
             if len(keep) < len(rows.owners):
                 rows.rows = [rows.rows[position] for position in keep]
                 rows.owners = [rows.owners[position] for position in keep]
+
+    def hold(self, sequences: Sequence[int], sqlstate: str, detail: str, majority: bool) -> None:
+        """Take events out to be tried again, and with them those that came twice: none of them is stored anywhere."""
+        fitted, held = self.fitted, set(sequences)
+        events = [fitted.events[sequence] for sequence in sequences]
+        events += [
+            event for event, first in zip(fitted.duplicates, fitted.duplicate_of, strict=True) if first in held
+        ]
+        self.held.append(Held(events, sqlstate, detail, majority))
+        self._held |= held
+        self.drop(held)
+
+    def follow(self, letter_of: Callable[[Event], Letter]) -> None:
+        """Find out what becomes of the fitted duplicates and reused identities, as things stand now."""
+        fitted, found = self.fitted, Followers()
+        for event, first in zip(fitted.duplicates, fitted.duplicate_of, strict=True):
+            if first not in self._unstored:
+                found.duplicates.append(event)
+            elif first not in self._held:
+                found.dead.append(event)  # the letter of the first is its own, too
+        for event, first in zip(fitted.reused, fitted.reused_of, strict=True):
+            if first in self._unstored:
+                found.again.append(event)
+            else:
+                found.dead.append(event)
+                found.letters.append(letter_of(event))
+        self.followers = found
+
+    def committed(self) -> None:
+        """The transaction is over: what was found out about the followers holds."""
+        found, self.followers = self.followers, Followers()
+        self.duplicates += found.duplicates
+        self.dead += found.dead
+        self.letters += found.letters
+        self.again += found.again
 
     def published(self) -> dict[str, list[int]]:
         """Publish times (microseconds) of the events that are stored, by root table."""

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import psycopg
@@ -26,7 +27,7 @@ from loader.copy.replacement import Replacement
 from loader.copy.sentence import TOO_LARGE, pass_sentence
 from loader.copy.statement import Statements
 from loader.database.sqlstate import Verdict, verdict
-from loader.dead_letter.letter import Letter, letter_of_event
+from loader.dead_letter.letter import Letter, letter_id, letter_of_event
 from loader.message.identity import dlt_id
 from loader.message.message import Event
 from loader.plan.fit import Rows
@@ -84,8 +85,10 @@ class Committer:
                     isolate = False
                     if not self._isolate(conn, load):
                         searches += 1
+                load.follow(partial(reused_letter, exact=self._exact))
                 with conn.transaction():
                     self._write(conn, load)
+                load.committed()
                 return
             except (psycopg.Error, UnicodeEncodeError) as error:
                 rows = load.copying
@@ -126,9 +129,10 @@ class Committer:
                 load.checking = True
                 cursor.execute(CHECK_NOW)
                 load.checking = False
-            if load.letters:
+            letters = load.letters + load.followers.letters
+            if letters:
                 cursor.executemany(
-                    self._statements.letter, [self._letter_row(letter, fitted.load_id) for letter in load.letters]
+                    self._statements.letter, [self._letter_row(letter, fitted.load_id) for letter in letters]
                 )
             if load.discards:
                 self._discard(cursor, load)
@@ -179,7 +183,8 @@ class Committer:
         for sequence in load.sequences():
             if sequence not in load.replaced:
                 by_table.setdefault(fitted.roots[sequence], []).append(sequence)
-        gone: list[int] = []
+        duplicates: list[int] = []
+        reused: list[int] = []
         for table, sequences in by_table.items():
             there = self._present(conn, table, [fitted.row_ids[sequence] for sequence in sequences])
             if not there:
@@ -187,16 +192,18 @@ class Committer:
             for sequence in sequences:
                 if fitted.row_ids[sequence] not in there:
                     continue
-                gone.append(sequence)
                 event = fitted.events[sequence]
                 stored = there[fitted.row_ids[sequence]]
                 if stored is None or stored == event.digest:
+                    duplicates.append(sequence)
                     load.duplicates.append(event)
                 else:
+                    reused.append(sequence)
                     load.dead.append(event)
                     load.letters.append(reused_letter(event, self._exact))
-        load.drop(gone)
-        return len(gone)
+        load.drop(duplicates, stored=True)
+        load.drop(reused)
+        return len(duplicates) + len(reused)
 
     def _drop_reused(self, conn: psycopg.Connection, load: BundleLoad) -> None:
         """Take out the replaced events whose identity is another event's: that one keeps its rows."""
@@ -300,14 +307,15 @@ class Committer:
         row = cursor.execute(self._statements.open_letters).fetchone()
         if row is None or not row[0]:
             return
-        events = load.loaded() + load.duplicates + load.fitted.duplicates
+        events = load.loaded() + load.duplicates + load.followers.duplicates
         if events:
             cursor.execute(
                 self._statements.resolve,
                 (
                     f"loaded by {load.fitted.load_id}",
-                    [event.identity for event in events],
-                    [event.digest for event in events],
+                    # Also by the key of the message, which may not have been understood before.
+                    [letter_id(event.identity, event.digest, event.table) for event in events]
+                    + [letter_id(event.identity, event.digest) for event in events],
                 ),
             )
 
@@ -331,10 +339,11 @@ class Committer:
             moments = load.moments.get(name, [])
             oldest, newest = (from_micros(min(moments)), from_micros(max(moments))) if moments else (None, None)
             result.append((fitted.load_id, name, len(rows.rows), len(moments), 0, 0, 0, oldest, newest, self._worker))
-        duplicates = len(load.duplicates) + len(fitted.duplicates)
-        if duplicates or load.letters or load.discard_count:
+        duplicates = len(load.duplicates) + len(load.followers.duplicates)
+        letters = len(load.letters) + len(load.followers.letters)
+        if duplicates or letters or load.discard_count:
             result.append(
-                (fitted.load_id, "", 0, 0, duplicates, len(load.letters), load.discard_count, None, None, self._worker)
+                (fitted.load_id, "", 0, 0, duplicates, letters, load.discard_count, None, None, self._worker)
             )
         return result
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import psycopg
 
-from loader.copy.bundle_load import BundleLoad, Held
+from loader.copy.bundle_load import BundleLoad
 from loader.copy.isolation import MIN_SUSPICIOUS, SUSPICIOUS_SHARE, Refusal, Refused, column_of
 from loader.dead_letter.letter import Letter, letter_of_event
 from loader.message.message import Event
@@ -29,10 +29,7 @@ def pass_sentence(load: BundleLoad, refused: Refused, exact: Exact) -> None:
     events = load.fitted.events
     if refused.refuses_all is not None:
         error = refused.refuses_all
-        load.held.append(
-            Held([events[sequence] for sequence in sorted(refused.tried)], _state(error), text(error), True)
-        )
-        load.drop(refused.tried)
+        load.hold(sorted(refused.tried), _state(error), text(error), True)
         return
     by_state: dict[str, list[int]] = {}
     for sequence, error in refused.guilty.items():
@@ -42,13 +39,13 @@ def pass_sentence(load: BundleLoad, refused: Refused, exact: Exact) -> None:
         majority = len(sequences) * 2 >= len(refused.tried) and not load.minority
         error = refused.guilty[sequences[0]]
         if suspicious and (majority or load.attempt < ROUNDS_HELD):
-            load.held.append(Held([events[sequence] for sequence in sequences], state, text(error), majority))
+            load.hold(sequences, state, text(error), majority)
         else:
             for sequence in sequences:
                 event = events[sequence]
                 load.dead.append(event)
                 load.letters.append(_letter(event, refused.table, refused.guilty[sequence], exact))
-        load.drop(sequences)
+            load.drop(sequences)
 
 
 def _letter(event: Event, table: str | None, error: Refusal, exact: Exact) -> Letter:

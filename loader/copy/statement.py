@@ -33,7 +33,7 @@ where _dead_letters.resolved_at is not null
 _OPEN_LETTERS = "select exists (select 1 from {schema}._dead_letters where resolved_at is null)"
 _RESOLVE = """
 update {schema}._dead_letters set resolved_at = now(), resolution = %s
-where resolved_at is null and (_event_id, _event_digest) in (select * from unnest(%s::text[], %s::bigint[]))
+where resolved_at is null and letter_id = any(%s)
 """
 _DISCARD = """
 insert into {schema}._discards (_event_id, table_name, reason, body, load_id) values (%s, %s, %s, %s, %s)

@@ -40,7 +40,7 @@ def letter_of_message(message: Message, identity: str, digest: int, reason: str,
     """The letter of a message that could not be understood at all."""
     encoding, body = _encode(message.data)
     return Letter(
-        _letter_id(identity, digest),
+        letter_id(identity, digest),
         identity,
         digest,
         reason,
@@ -73,7 +73,7 @@ def letter_of_event(
     else:
         encoding, body = _encode(message.data)
     return Letter(
-        _letter_id(event.identity, event.digest),
+        letter_id(event.identity, event.digest, event.table),
         event.identity,
         event.digest,
         reason,
@@ -89,8 +89,10 @@ def letter_of_event(
     )
 
 
-def _letter_id(identity: str, digest: int) -> str:
-    return dlt_id(f"{identity}\n{digest}")
+def letter_id(identity: str, digest: int, root: str | None = None) -> str:
+    """The key of a letter. `root` is the event's root table: a publisher's identity may stand in several, each of
+    which may refuse it. A message that was not understood has none."""
+    return dlt_id(f"{identity}\n{digest}" if root is None else f"{identity}\n{digest}\n{root}")
 
 
 def _encode(data: bytes) -> tuple[str, str]:

@@ -195,7 +195,7 @@ def _note(loaded: Loaded, fates: Mapping[str, _Fate]) -> None:
     load = loaded.load
     letters = {(letter.event_id, letter.digest): letter for letter in load.letters}
     discards = {discard.event_id: discard for discard in load.discards}
-    for event in [*load.loaded(), *load.duplicates, *load.fitted.duplicates]:
+    for event in [*load.loaded(), *load.duplicates]:
         fates[event.message.ack_id].stored += 1
     for event in load.dead:
         fate = fates[event.message.ack_id]

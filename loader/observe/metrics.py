@@ -59,7 +59,7 @@ class LoaderMetrics:
             self.events_loaded(table, moments, moment)
         for rows in load.tables():
             self.store.add("loader_rows_loaded_total", len(rows.rows), rows.plan.table.name)
-        self.duplicates(len(load.duplicates) + len(fitted.duplicates))
+        self.duplicates(len(load.duplicates))
         for letter in load.letters:
             self.dead_letter(letter.table, letter.reason)
         self.discarded("event", len(load.discards))

@@ -62,8 +62,12 @@ class Fitted:
     misfits: list[Event] = field(default_factory=list)
     duplicates: list[Event] = field(default_factory=list)
     """The same event again within these events."""
+    duplicate_of: list[int] = field(default_factory=list)
+    """For each of the duplicates, which of the `events` it repeats: it shares that one's fate."""
     reused: list[Event] = field(default_factory=list)
     """Another body under an identity that is among the `events` of its table."""
+    reused_of: list[int] = field(default_factory=list)
+    """For each of the reused, which of the `events` has its identity."""
     refused: list[tuple[Event, str]] = field(default_factory=list)
     """Events that no learning can place, with the reason."""
     discarded_values: int = 0
@@ -193,8 +197,10 @@ class _Fitting:
                 fitted.misfits.append(kept)
             elif fitted.events[first].digest == digest:
                 fitted.duplicates.append(kept)
+                fitted.duplicate_of.append(first)
             else:
                 fitted.reused.append(kept)
+                fitted.reused_of.append(first)
             return
         row_id = dlt_id(identity)
         number = len(fitted.events)

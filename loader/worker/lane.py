@@ -13,7 +13,7 @@ import psycopg
 
 from loader.backfill.order import Sift
 from loader.copy.bundle_load import BundleLoad, Discard
-from loader.copy.committer import Committer, OverflowNeeded, reused_letter
+from loader.copy.committer import Committer, OverflowNeeded
 from loader.copy.isolation import NotIsolated
 from loader.copy.load_id import LoadIds
 from loader.database.sqlstate import Verdict, is_outage, verdict
@@ -231,9 +231,6 @@ class Lane:
                 letter_of_event(event, self.source.exact, "cannot be placed", reason, table=event.table)
             )
             load.dead.append(event)
-        for event in fitted.reused:
-            load.letters.append(reused_letter(event, self.source.exact))
-            load.dead.append(event)
         if sift is not None:
             self._obey(sift, load)
         if fitted.events or load.letters or load.discards:
@@ -244,7 +241,7 @@ class Lane:
         self.health.database_works()
         names.trim_caches()
         skipped = sift.skipped if sift is not None else []
-        return Loaded(load, fitted.misfits, skipped, fitted_at - started, time.monotonic() - fitted_at)
+        return Loaded(load, fitted.misfits + load.again, skipped, fitted_at - started, time.monotonic() - fitted_at)
 
     def _obey(self, sift: Sift, load: BundleLoad) -> None:
         """A backfill is on: leave out, replace and count as its order says."""

@@ -98,11 +98,11 @@ class Orders:
             new = len(fresh)
             if fresh:
                 rows_new = sum(owner in fresh for rows in load.tables() for owner in rows.owners)
-            for event in (*load.duplicates, *load.fitted.duplicates):
+            for event in (*load.duplicates, *load.followers.duplicates):
                 if order.replays(event.message.published):
                     messages.add(event.message.ack_id)
                     there += 1
-            for letter in load.letters:
+            for letter in (*load.letters, *load.followers.letters):
                 if order.replays(letter.message.published):
                     messages.add(letter.message.ack_id)
                     dead += 1

@@ -58,7 +58,7 @@ def report_of(bundle: Bundle | None, loaded: Loaded, committed_at: float) -> Loa
         rows=sum(tables.values()),
         tables=tables,
         oldest_by_table={root: committed_at - min(moments) / 1e6 for root, moments in load.moments.items()},
-        duplicates=len(load.duplicates) + len(fitted.duplicates),
+        duplicates=len(load.duplicates),
         dead_letters=len(load.letters),
         letters_by_reason=letters,
         discarded=load.discard_count,

@@ -52,7 +52,7 @@ class Telemetry:
 
     def bundle_loaded(self, bundle: Bundle | None, loaded: Loaded, committed_at: float) -> None:
         load = loaded.load
-        if load.live or load.letters or load.duplicates or load.fitted.duplicates or load.discard_count:
+        if load.live or load.letters or load.duplicates or load.discard_count:
             log_load(report_of(bundle, loaded, committed_at))
             self.metrics.load_committed(load, committed_at)
             self.metrics.bundle_steps({"fit": loaded.fit_seconds, "copy": loaded.copy_seconds})

@@ -263,7 +263,7 @@ class Worker:
         """After the commit, never before: ack what is settled, pass on the rest."""
         load = loaded.load
         self._settlement.settle(load.loaded())
-        for events in (load.duplicates, load.fitted.duplicates, load.dead, loaded.skipped):
+        for events in (load.duplicates, load.dead, loaded.skipped):
             self._settlement.settle(events)
         for held in load.held:
             log.warning(
@@ -299,7 +299,7 @@ class Worker:
     def _learned_load(self, loaded: Loaded) -> None:
         load = loaded.load
         self._settlement.settle(load.loaded())
-        for events in (load.duplicates, load.fitted.duplicates, load.dead, loaded.skipped):
+        for events in (load.duplicates, load.dead, loaded.skipped):
             self._settlement.settle(events)
         for held in load.held:
             self.held.add(held, 1)

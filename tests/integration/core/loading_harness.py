@@ -144,7 +144,7 @@ class Loading:
         for loaded in stored:
             self.loads.append(loaded)
             load = loaded.load
-            for events in (load.loaded(), load.duplicates, load.fitted.duplicates, load.dead):
+            for events in (load.loaded(), load.duplicates, load.dead):
                 self.settlement.settle(events)
             for held in load.held:
                 self.held.add(held, attempt + 1)

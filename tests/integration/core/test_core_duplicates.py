@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable
 
 import psycopg
+import pytest
 from loading_harness import Loading
 
 from loader.message.message import Message
@@ -218,3 +219,71 @@ def test_a_table_without_our_columns_and_a_payload_table_are_learned_side_by_sid
     loading.assert_settled(messages)
     assert loading.count("stuck") == 2
     assert loading.letters() == []
+
+
+def test_an_event_that_is_refused_and_came_twice_has_an_open_letter(loading: Loading) -> None:
+    loading.load([{"eventName": "orders", "id": 1}])
+    loading.execute("alter table orders add constraint small check (id < 100)")
+    bad = {"eventName": "orders", "id": 1000}
+    messages = loading.load([{"eventName": "orders", "id": 2}, bad, bad, bad], ids=["two", "bad", "bad", "bad"])
+    loading.assert_settled(messages)
+    (letter,) = loading.letters()
+    assert (letter["_event_id"], letter["resolved_at"]) == ("bad", None)
+    assert loading.loads[-1].load.duplicates == []
+
+
+def test_events_that_are_held_are_held_with_every_copy_that_came(loading: Loading) -> None:
+    loading.load([{"eventName": "orders", "id": 1}])
+    loading.execute("alter table orders add constraint small check (id < 100)")
+    bodies = [{"eventName": "orders", "id": 1_000 + n} for n in range(40)]
+    ids = [f"h{n}" for n in range(40)]
+    loading.load(bodies + bodies, ids=ids + ids)
+    assert not loading.acked.keys() & set(ids)
+    assert len(loading.held) == 80
+    loading.execute("alter table orders drop constraint small")
+    assert loading.retry_held() == 0
+    assert loading.acked == {**dict.fromkeys(ids, 2), **{key: 1 for key in loading.acked if key not in ids}}
+    assert loading.count("orders") == 41
+    assert loading.letters() == []
+
+
+def test_an_identity_belongs_to_the_first_body_that_is_stored(loading: Loading) -> None:
+    """What becomes of an event must not depend on who is in its bundle: in two bundles the good body is a row, too."""
+    loading.load([{"eventName": "orders", "id": 1}])
+    loading.execute("alter table orders add constraint small check (id < 100)")
+    bodies = [{"eventName": "orders", "id": n} for n in (1000, 2, 3)]
+    messages = loading.load(bodies, ids=["one"] * 3)
+    loading.assert_settled(messages)
+    assert sorted(row["id"] for row in loading.rows("orders")) == [1, 2]
+    reasons = {(letter["reason"], letter["resolved_at"]) for letter in loading.letters()}
+    assert reasons == {("refused by the database", None), ("event id reused", None)}
+
+
+def test_a_body_refused_twice_under_a_reused_identity_has_an_open_letter(loading: Loading) -> None:
+    loading.load([{"eventName": "orders", "id": 1}])
+    first, second = {"eventName": "orders", "id": 2}, {"eventName": "orders", "id": 3}
+    loading.assert_settled(loading.load([first, second, second], ids=["one"] * 3))
+    (letter,) = loading.letters()
+    assert (letter["reason"], letter["resolved_at"]) == ("event id reused", None)
+    assert '"id": 3' in letter["body"]
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_one_body_refused_in_two_tables_has_a_letter_in_each(new_loading: Callable[..., Loading], apart: bool) -> None:
+    loading = new_loading(table_attribute="table", event_id_key="key")
+    tables = ("orders", "payments", "returns")
+    for table in tables:
+        loading.load([{"key": "seed", "id": 1}], table=table)
+        if table != "returns":
+            loading.execute(f"alter table {table} add constraint small_{table} check (id < 100)")
+    messages = [loading.messages([{"key": "k", "id": 1000}], attributes={"table": table})[0] for table in tables]
+    for bundle in [[message] for message in messages] if apart else [messages]:
+        loading.load_messages(bundle)
+    assert {(letter["table_name"], letter["resolved_at"]) for letter in loading.letters()} == {
+        ("orders", None),
+        ("payments", None),
+    }
+    assert loading.count("returns") == 2
+    loading.execute("alter table orders drop constraint small_orders")
+    loading.load_messages([loading.messages([{"key": "k", "id": 1000}], attributes={"table": "orders"})[0]])
+    assert {letter["table_name"] for letter in loading.letters() if letter["resolved_at"] is None} == {"payments"}
