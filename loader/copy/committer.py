@@ -22,9 +22,9 @@ import psycopg
 
 from loader.copy.bundle_load import BundleLoad
 from loader.copy.isolation import CHECK_NOW, CopyFailed, Isolation, NotIsolated, blames_a_row
-from loader.copy.overflow import move_to_overflow
+from loader.copy.overflow import acquit, move_large_rows
 from loader.copy.replacement import Replacement
-from loader.copy.sentence import TOO_LARGE, pass_sentence
+from loader.copy.sentence import pass_sentence
 from loader.copy.statement import Statements
 from loader.database.sqlstate import Verdict, verdict
 from loader.dead_letter.letter import Letter, letter_id, letter_of_event
@@ -42,14 +42,6 @@ _FRUITLESS = 2
 """Searches for bad rows that may find none before the load is given back."""
 
 Exact = Callable[[Event], dict[str, Any]]
-
-
-class OverflowNeeded(Exception):
-    """A row is too large for a page, and its table has no overflow column yet that could take its values."""
-
-    def __init__(self, tables: set[str]) -> None:
-        super().__init__(f"row too large in {', '.join(sorted(tables))}")
-        self.tables = tables
 
 
 class Committer:
@@ -253,19 +245,10 @@ class Committer:
         search = Isolation(conn, copy)
         with conn.transaction(force_rollback=True), conn.cursor() as cursor:
             self._replacement.clear(cursor, load)
+            if move_large_rows(load, search):
+                return True
             found = search.search(load)
-            for refused in found:
-                rows = load.fitted.tables[refused.table or ""]
-                for sequence, error in list(refused.guilty.items()):
-                    if not isinstance(error, psycopg.Error) or error.sqlstate != TOO_LARGE:
-                        continue
-                    if rows.plan.overflow < 0:
-                        no_overflow.add(rows.plan.table.name)
-                    elif move_to_overflow(rows, sequence) and search.alone(rows, sequence) is None:
-                        del refused.guilty[sequence]
-                        reshaped = True
-        if no_overflow:
-            raise OverflowNeeded(no_overflow)
+            reshaped = acquit(load, found, search)
         if not found:
             with conn.transaction(force_rollback=True), conn.cursor() as cursor:
                 self._replacement.clear(cursor, load)

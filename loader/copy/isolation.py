@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, field
 
 import psycopg
@@ -27,6 +27,7 @@ _HINTS = 2
 _SAMPLE = 2 * MIN_SUSPICIOUS
 _FINE_PARTS = 64
 """Parts of a bundle from which on a search by whole events asks whether it makes sense to go on."""
+_TOO_LARGE = "54000"
 
 CHECK_NOW = b"set constraints all immediate"
 _CHECK_LATER = b"set constraints all deferred"
@@ -74,7 +75,8 @@ class Isolation:
     """Searches the tables of a load within one transaction that the caller rolls back.
 
     A search stops early where most events are refused, unless the load is a minority of another one: then the
-    database took their neighbours, and each event is tried on its own.
+    database took their neighbours, and each event is tried on its own. Rows too large are no reason to stop: they can
+    be written in another shape (overflow.py), so that the database is not at fault.
     """
 
     def __init__(self, conn: psycopg.Connection, copy: Copy) -> None:
@@ -95,7 +97,16 @@ class Isolation:
 
     def alone(self, rows: Rows, sequence: int) -> Refusal | None:
         """The error that the rows of one event raise on their own, or None; nothing is kept."""
-        positions = [position for position, owner in enumerate(rows.owners) if owner == sequence]
+        return self.together(rows, {sequence})
+
+    def row_alone(self, rows: Rows, position: int) -> Refusal | None:
+        """The error that one row raises on its own, or None; nothing is kept."""
+        failed = self._try(rows, [position], keep=False)
+        return failed.error if failed else None
+
+    def together(self, rows: Rows, sequences: Set[int]) -> Refusal | None:
+        """The error that the rows of these events raise together, or None; nothing is kept."""
+        positions = [position for position, owner in enumerate(rows.owners) if owner in sequences]
         failed = self._try(rows, positions, keep=False)
         return failed.error if failed else None
 
@@ -120,7 +131,7 @@ class Isolation:
 
     def _halve(self, rows: Rows, positions: list[int], refused: Refused, thorough: bool) -> None:
         """Depth first, left to right: what loads stays in the transaction, so that clashes among rows are found."""
-        tried = 0
+        tried = blamed = 0
         stack = [positions]
         while stack:
             part = stack.pop()
@@ -132,7 +143,8 @@ class Isolation:
             if len(events) == 1:
                 tried += 1
                 refused.guilty[events[0]] = failed.error
-                if not thorough and len(refused.guilty) >= MIN_SUSPICIOUS and len(refused.guilty) * 2 >= tried:
+                blamed += not is_too_large(failed.error)
+                if not thorough and blamed >= MIN_SUSPICIOUS and blamed * 2 >= tried:
                     thorough = True
                     if self._refuses_most(rows, stack):
                         refused.refuses_all = failed.error
@@ -148,7 +160,8 @@ class Isolation:
         sample = rest[:: max(1, len(rest) // _SAMPLE)]
         if len(sample) < MIN_SUSPICIOUS:
             return False  # so few that each is tried
-        return sum(self.alone(rows, sequence) is not None for sequence in sample) * 2 >= len(sample)
+        errors = [self.alone(rows, sequence) for sequence in sample]
+        return sum(error is not None and not is_too_large(error) for error in errors) * 2 >= len(sample)
 
     def _try(self, rows: Rows, positions: Sequence[int], keep: bool = True) -> CopyFailed | None:
         if not positions:
@@ -241,6 +254,11 @@ def _places(load: BundleLoad) -> Places:
                 of_event.append((rows, []))
             of_event[-1][1].append(position)
     return places
+
+
+def is_too_large(error: Refusal | None) -> bool:
+    """Whether a row, or what an index keeps of it, is larger than a page takes."""
+    return isinstance(error, psycopg.Error) and error.sqlstate == _TOO_LARGE
 
 
 def blames_a_row(error: Refusal, rows: Rows | None) -> bool:

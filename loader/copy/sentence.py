@@ -14,7 +14,6 @@ from loader.message.message import Event
 
 ROUNDS_HELD = 4
 """Times that a suspicious minority is held (about 15 seconds in all) before its events become dead letters."""
-TOO_LARGE = "54000"
 
 Exact = Callable[[Event], dict[str, Any]]
 

@@ -13,9 +13,11 @@ import psycopg
 
 from loader.backfill.order import Sift
 from loader.copy.bundle_load import BundleLoad, Discard
-from loader.copy.committer import Committer, OverflowNeeded
+from loader.copy.committer import Committer
 from loader.copy.isolation import NotIsolated
 from loader.copy.load_id import LoadIds
+from loader.copy.overflow import OverflowNeeded
+from loader.database.catalog import takes_rows_of
 from loader.database.sqlstate import Verdict, is_outage, verdict
 from loader.dead_letter.letter import Letter, letter_of_event
 from loader.learn.learner import Learner, Snapshot

@@ -9,11 +9,11 @@ import psycopg
 import pytest
 
 from loader.copy.isolation import column_of, line_of
-from loader.copy.overflow import move_to_overflow
+from loader.copy.overflow import large_positions, move_to_overflow, too_large
 from loader.plan import names
 from loader.plan.book import ROOT_FIRST, Column, Table, TablePlan
 from loader.plan.fit import Rows
-from loader.plan.kind import BIGINT, JSONB, TEXT
+from loader.plan.kind import BIGINT, JSONB, TEXT, TIMESTAMPTZ
 
 
 class Said(psycopg.Error):
@@ -59,9 +59,44 @@ def test_what_moves_to_overflow_keeps_digits_json_and_what_was_there() -> None:
         ["id", "load", "event", 1, "now", 5, '{"big":18446744073709551617}', '{"s":36893488147419103233}', "x"]
     ]
     rows.owners = [7]
-    assert move_to_overflow(rows, 7)
+    assert move_to_overflow(rows, [0]) == {7}
     assert rows.rows[0][:5] == ["id", "load", "event", 1, "now"]
     moved = dict(zip(plan.columns, rows.rows[0], strict=True))
     assert (moved["n"], moved["o"], moved["s"]) == (None, None, None)
     assert moved[names.OVERFLOW] == ('{"s":36893488147419103233,"n":5,"o":{"big":18446744073709551617},"s\'":"x"}')
-    assert not move_to_overflow(rows, 8)
+    assert move_to_overflow(rows, [0]) == set(), "all of it is there"
+
+
+def test_rows_are_suspicious_by_what_must_stay_in_the_page_not_by_their_length() -> None:
+    columns = {f"c{n}": Column(f"c{n}", TEXT) for n in range(400)} | {"at": Column("at", TIMESTAMPTZ)}
+    rows = Rows(TablePlan(Table("t", columns), ("t",), ROOT_FIRST))
+    at = "2026-11-30T12:00:00.000000+00:00"
+    rows.rows = [
+        ["x" * 5_000] * 400 + [at],  # pointers
+        ["x" * 22] * 400 + [at],
+        ["x"] * 400 + [at],
+        [None] * 400 + [at],
+        ["ü" * 11] * 400 + [at],
+        ["x" * 23] * 400 + [None],
+    ]
+    rows.owners = list(range(6))
+    assert large_positions(rows) == [5, 1, 4]
+
+
+def test_tables_that_can_have_no_large_row_are_not_looked_at() -> None:
+    columns = {f"c{n}": Column(f"c{n}", TEXT) for n in range(300)}
+    rows = Rows(TablePlan(Table("t", columns), ("t",), ROOT_FIRST))
+    rows.rows = [None]  # type: ignore[list-item]
+    assert large_positions(rows) == []
+
+
+@pytest.mark.parametrize(("refused", "tries"), [(2_000, 8), (0, 8), (1_000, 150), (5, 150)])
+def test_which_of_many_suspects_are_refused_is_found_in_few_tries(refused: int, tries: int) -> None:
+    tried: list[int] = []
+
+    def refuses(position: int) -> bool:
+        tried.append(position)
+        return position < refused
+
+    assert too_large(list(range(2_000)), refuses) == list(range(refused))
+    assert len(tried) <= tries

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 from loading_harness import Loading
+
+from loader.copy.isolation import Isolation
 
 ROUNDS = 6
 """More rounds than a suspicious minority is held."""
@@ -173,6 +176,54 @@ def test_a_row_too_wide_for_a_page_moves_to_overflow_and_its_neighbours_stay_as_
     assert moved["big__v_text"] == str(2**70)
     assert all("_overflow" not in row for row in rows.values())
     assert [row["value"] for _, row in loading.children("wide", "wide__list")] == [1]
+
+
+@pytest.mark.parametrize("wide", [60, 700])
+def test_when_most_rows_are_too_wide_for_a_page_they_move_to_overflow_and_none_is_held(
+    loading: Loading, wide: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A kind of event whose rows are all so wide: the default budget of columns allows it."""
+    loading.load([{"eventName": "wide", "n": 0, **{f"k{n}": "x" for n in range(380)}}])
+    tries: list[int] = []
+    alone = Isolation.row_alone
+    monkeypatch.setattr(Isolation, "row_alone", lambda self, *row: (tries.append(0), alone(self, *row))[1])
+    bodies = [{"n": i, **{f"k{n}": f"{n:011d}{i:011d}" for n in range(380)}} for i in range(wide)]
+    narrow = [{"eventName": "wide", "n": -i, "k0": "x"} for i in range(1, 6)]
+    messages = loading.load([*narrow, *({"eventName": "wide", **body} for body in bodies)])
+    loading.assert_settled(messages)
+    assert len(loading.held) == 0
+    assert loading.letters() == []
+    rows = {row["n"]: row for row in loading.rows("wide") if "n" in row}
+    assert all(rows[-i]["k0"] == "x" for i in range(1, 6))
+    moved = {row["_overflow"]["n"]: row["_overflow"] for row in loading.rows("wide") if "_overflow" in row}
+    assert moved == {body["n"]: {"event_name": "wide", **body} for body in bodies}
+    assert len(tries) < 60, "a few are tried, not each"
+
+
+def test_when_most_values_are_too_long_for_an_index_they_move_to_overflow(loading: Loading) -> None:
+    prepared(loading, "create index by_note on orders (note)")
+    note = "".join(hashlib.sha256(str(n).encode()).hexdigest() for n in range(200))
+    bodies = [{"eventName": "orders", "id": n, "note": f"{n}{note}" if n % 10 else "short"} for n in range(100)]
+    messages = loading.load(bodies)
+    loading.assert_settled(messages)
+    assert len(loading.held) == 0
+    assert loading.letters() == []
+    found = loading.execute("select coalesce(note, _overflow ->> 'note') from orders where id is distinct from -1")
+    assert sorted(found.fetchall()) == sorted((body["note"],) for body in bodies)
+    assert loading.execute("select count(*) from orders where _overflow is not null").fetchone() == (90,)
+
+
+def test_rows_too_wide_for_a_page_and_rows_that_are_refused_in_one_bundle(loading: Loading) -> None:
+    """The refused ones alone are held, as when no row is too wide."""
+    keys = {f"k{n}": "x" for n in range(380)}
+    prepared(loading, "alter table orders add check (id < 1000)", sample={"eventName": "orders", "id": -1, **keys})
+    wide = [{"eventName": "orders", "id": i, **dict.fromkeys(keys, "y" * 22)} for i in range(100)]
+    refused = [{"eventName": "orders", "id": 1_000 + i, "k0": "x"} for i in range(30)]
+    messages = loading.load([*wide, *refused])
+    loading.assert_settled(messages[:100])
+    assert loading.count("orders") == 101
+    assert len(loading.held) == 30
+    assert loading.letters() == []
 
 
 def test_json_and_big_integers_survive_the_move_to_overflow(new_loading: Callable[..., Loading]) -> None:
