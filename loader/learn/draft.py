@@ -10,7 +10,6 @@ from loader.errors import LoaderError
 from loader.plan import names
 from loader.plan.book import CHILD_FIRST, Book, Column, Table, TablePlan, own_column_fits
 from loader.plan.kind import BY_DATA_TYPE
-from loader.plan.map import is_map
 from loader.plan.policy import DISCARD, OVERFLOW, over_budget
 from loader.settings.contract import SchemaContract
 
@@ -116,9 +115,6 @@ class Draft:
         if name == names.OVERFLOW:
             plan.overflow = index
         return index
-
-    def stays_json(self, plan: TablePlan, name: str, value: dict[str, Any]) -> bool:
-        return is_map(value)
 
     def _make(
         self, book: Book, name: str, parent: str | None, needed: tuple[str, ...], path: tuple[str, ...]

@@ -31,6 +31,7 @@ from loader.plan.kind import (
     json_text,
     variant_value,
 )
+from loader.plan.map import is_flat, is_map
 from loader.plan.policy import DISCARD, OVERFLOW, Misfit, Policy, Strict, overflows
 from loader.plan.timestamp import instant
 
@@ -317,7 +318,9 @@ class Fitter:
         if value.__class__ is dict:
             if not value:
                 return True  # says nothing yet about what the key holds
-            if self.policy.stays_json(plan, slot.name, value):
+            # Asked alike by a draft and by a load, and never whether a column `…__v_json` is there: the publisher may
+            # have a key of that name, and then one side would keep what the other flattens, for ever.
+            if is_map(value) and not is_flat(self.book, plan, (*node.path, names.of_key(key)), value):
                 return False
             if slot.node is None:
                 slot.node = Node((*node.path, names.of_key(key)), node.level - 1, node.row_level)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Protocol
 
 from loader.plan import names
 from loader.plan.book import Book, PlanRules, TablePlan
-from loader.plan.map import is_map
 
 OVERFLOW = -1
 """Answer of a policy: the value goes to the overflow column."""
@@ -31,9 +30,6 @@ class Policy(Protocol):
 
     def column(self, plan: TablePlan, name: str, data_type: str, variant_of: str | None) -> int:
         """Index of the column, OVERFLOW or DISCARD. Raises Misfit."""
-
-    def stays_json(self, plan: TablePlan, name: str, value: dict[str, Any]) -> bool:
-        """Whether a dict that is not empty is kept as one JSON value."""
 
 
 class Strict:
@@ -66,10 +62,6 @@ class Strict:
         if overflows(plan, self._rules):
             return OVERFLOW
         raise Misfit(f"column {plan.table.name}.{name}")
-
-    def stays_json(self, plan: TablePlan, name: str, value: dict[str, Any]) -> bool:
-        # Over the budget a draft would put a map into the overflow column whole: here it must go the same way.
-        return names.variant(name, "json") in plan.index or (overflows(plan, self._rules) and is_map(value))
 
 
 def over_budget(plan: TablePlan, rules: PlanRules) -> bool:

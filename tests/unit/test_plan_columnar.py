@@ -83,7 +83,9 @@ scalars = st.one_of(
     st.sampled_from(["", "00501", "2026-11-30T12:00:00Z", "2026-11-30T12:00:00.123456789Z", "2026-02-30T00:00:00Z"]),
     st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=5),
 )
-keys = st.sampled_from(["a", "b", "userId", "user_id", "c d", "e"])
+keys = st.sampled_from(
+    ["a", "b", "userId", "user_id", "c d", "e", "v_json", "a__v_json", "a__v_text", "20261130", "a__20261130"]
+)
 values = st.recursive(
     scalars,
     lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(keys, inner, max_size=3)),
