@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -118,6 +119,9 @@ def test_an_interrupted_demo_ends_with_its_receipt(pubsub):
         process.kill()
         process.wait()
         process.stdout.close()
+    figures = re.findall(r"published ([\d,]+)  loaded ([\d,]+)", "".join(seen) + rest)
+    assert figures, "there is a line of figures each second"
+    assert all(int(loaded.replace(",", "")) <= int(published.replace(",", "")) for published, loaded in figures)
     assert "Stopping: what is on the way is still loaded" in rest
     assert "It balances" in rest
 
