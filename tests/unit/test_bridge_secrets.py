@@ -11,6 +11,7 @@ from loader.bridge.config.instance import Instance
 from loader.bridge.config.load import parse_configuration
 from loader.bridge.config.reference import secrets
 from loader.bridge.engine import run as engine
+from loader.errors import ConfigurationError
 
 FIRST, SECOND, THIRD = "first-" + "passw0rd", "second-" + "passw0rd", "third-" + "passw0rd"
 FILE = """
@@ -60,3 +61,31 @@ def test_a_reload_hides_new_secrets_and_new_values_of_old_ones(monkeypatch, caps
 def test_a_secret_within_a_text_is_one_by_itself_and_one_that_is_not_here_is_none():
     options = parse_configuration(FILE % 'A = "u:${secret("env:P")}@h", B = secret("env:NONE"), C = env("P")').endpoints
     assert secrets(options["out"].options, {"P": FIRST}) == [FIRST, f"u:{FIRST}@h"]
+
+
+def test_a_reload_restarts_what_uses_a_secret_whose_value_is_another_and_nothing_else(tmp_path):
+    kept = tmp_path / "secret"
+    kept.write_text(FIRST)
+    other = FILE.replace('"in"', '"in2"').replace('"out"', '"out2"').replace('pipeline "p"', 'pipeline "p2"')
+    text = (FILE % f'A = "Bearer ${{secret("file:{kept}")}}"') + other % ""
+    bridge = engine.Engine(Instance("eu", "test", "a test"))
+
+    def apply():
+        bridge.apply(parse_configuration(text), 1.0)
+        return {running.flows[0].name: running for running in bridge.running.values()}
+
+    try:
+        first = apply()
+        assert apply() == first
+        kept.write_text(SECOND)
+        second = apply()
+        assert second["p"] is not first["p"]
+        assert second["p2"] is first["p2"]
+        kept.unlink()
+        with pytest.raises(ConfigurationError, match="cannot be read"):
+            apply()
+        assert list(bridge.running.values()) == list(second.values()), "the one before goes on"
+        kept.write_text(SECOND)
+        assert apply() == second
+    finally:
+        bridge.stop(1.0)

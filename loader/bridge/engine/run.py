@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
+from hashlib import blake2b
 from typing import Any
 
 from loader.bridge.config.instance import Instance
@@ -42,6 +43,9 @@ class Engine:
         self._configuration: Configuration | None = None
         self._lookups: Lookups | None = None
         self._chosen: Mapping[str, Lookup] = {}
+        self._key = os.urandom(32)
+        """Of the digests of secrets: they say nothing to who sees one, and no two processes have the same."""
+        self._digests: dict[str, bytes] = {}
         self.running: dict[str, Running] = {}
 
     @property
@@ -59,10 +63,15 @@ class Engine:
         chosen = {name: lookup for name, lookup in configuration.lookups.items() if name in names}
         wanted = {consumer.group: consumer for consumer in plan.consumers}
         old = self._configuration
+        # Before anything is made of them: what changes meanwhile is another value at the next reload.
+        digests = {group: self._digest(configuration, consumer) for group, consumer in wanted.items()}
         same = {
             group
             for group, running in self.running.items()
-            if group in wanted and old is not None and _alike(old, running.consumer, configuration, wanted[group])
+            if group in wanted
+            and old is not None
+            and _alike(old, running.consumer, configuration, wanted[group])
+            and digests[group] == self._digests[group]
         }
         keep_lookups = self._lookups is not None and self._chosen == chosen
         lookups = self._lookups
@@ -96,6 +105,7 @@ class Engine:
         for running in fresh.values():
             running.start()
         self._configuration = configuration
+        self._digests = digests
         for name, why in plan.left.items():
             log.info("the pipeline %s does not run here: %s", name, why)
         log.info(
@@ -106,6 +116,17 @@ class Engine:
             self._instance.environment,
             len(same),
         )
+
+    def _digest(self, configuration: Configuration, consumer: Consumer) -> bytes:
+        """Of the values that the secrets of a consumer and of all that its pipelines use have now. Lookups read theirs
+        anew at each fetch."""
+        owners: list[Any] = [configuration.endpoints[name].options for name in _ends(consumer)]
+        for pipeline in consumer.pipelines:
+            owners += [pipeline.format_options, *(spec.options for spec in pipeline.stages)]
+        digest = blake2b(key=self._key)
+        for value in secrets(owners, os.environ):
+            digest.update(b"%d:%b" % (len(value), value.encode("utf-8", "surrogatepass")))
+        return digest.digest()
 
     @property
     def ended(self) -> bool:
@@ -142,19 +163,24 @@ def _alike(old: Configuration, before: Consumer, new: Configuration, after: Cons
 
 def _said(configuration: Configuration, consumer: Consumer) -> Any:
     shared = shared_targets(configuration.pipelines.values(), configuration.endpoints)
-    ends = {pipeline.source for pipeline in consumer.pipelines}
-    for pipeline in consumer.pipelines:
-        ends.update(pipeline.sinks)
-        if pipeline.dead_letter is not None:
-            ends.add(pipeline.dead_letter)
     return (
         consumer.start,
         [_without_place(pipeline) for pipeline in consumer.pipelines],
         [
             (_without_place(each), target(each) in shared)
-            for each in (configuration.endpoints[name] for name in sorted(ends))
+            for each in (configuration.endpoints[name] for name in _ends(consumer))
         ],
     )
+
+
+def _ends(consumer: Consumer) -> list[str]:
+    """Endpoints that its pipelines use."""
+    ends = {pipeline.source for pipeline in consumer.pipelines}
+    for pipeline in consumer.pipelines:
+        ends.update(pipeline.sinks)
+        if pipeline.dead_letter is not None:
+            ends.add(pipeline.dead_letter)
+    return sorted(ends)
 
 
 def _without_place(value: Any) -> Any:
