@@ -258,3 +258,19 @@ def test_a_finding_of_a_block_that_makes_several_pipelines_is_told_once(app, tmp
     with pytest.raises(ConfigurationError) as error:
         call(app, str(path), *HERE)
     assert str(error.value).count("lookup 'x'") == 1
+
+
+def test_the_message_beside_the_example_is_explained_from_anywhere(app, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("BLOCKED_CUSTOMERS", raising=False)
+    message = str(Path(ROUTER).with_name("order.json"))
+    assert "→ orders" in call(app, ROUTER, "--explain", message).stdout
+    # What is in the working directory comes first.
+    (tmp_path / "blocked.json").write_text('["5"]')
+    assert "goes nowhere" in call(app, ROUTER, "--explain", message).stdout
+    copy = tmp_path / "elsewhere" / "router.hcl"
+    copy.parent.mkdir()
+    copy.write_text(Path(ROUTER).read_text())
+    (tmp_path / "blocked.json").unlink()
+    with pytest.raises(LoaderError, match=r"neither in the working directory .* nor beside the bridge's file"):
+        call(app, str(copy), "--explain", message)

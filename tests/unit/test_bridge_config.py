@@ -12,6 +12,8 @@ from loader.bridge.config.finding import InvalidConfiguration
 from loader.bridge.config.instance import Instance, ask_metadata, find_instance
 from loader.bridge.config.load import examine, parse_configuration
 from loader.bridge.config.plan import make_plan
+from loader.bridge.config.reference import resolve
+from loader.bridge.engine.run import Engine
 from loader.errors import ConfigurationError
 
 ENDPOINTS = """
@@ -374,3 +376,78 @@ def test_what_nests_without_end_is_refused_and_long_chains_are_not(tmp_path):
 
 def test_a_linger_that_outlasts_a_stop_is_refused():
     assert "linger is 10 s at most" in errors(ENDPOINTS + pipeline(more='linger = "1h"'))
+
+
+FILES = """
+endpoint "kafka" "in" {
+  region = "r"
+  environment = "e"
+  brokers = "a:1"
+  topic = "t"
+  ca_file = env("CA", "ca.pem")
+}
+endpoint "file" "out" {
+  region = "r"
+  environment = "e"
+  path = "data"
+}
+lookup "l" {
+  file {
+    path = "keys.json"
+  }
+}
+pipeline "p" {
+  source = "in"
+  sinks = ["out"]
+  on_refusal = "stop"
+  format "avro" {
+    registry = "http://r"
+    reader_schema = "r.avsc"
+  }
+}
+"""
+
+
+def test_files_to_read_are_found_in_the_working_directory_or_beside_the_file(tmp_path, monkeypatch):
+    here, there = tmp_path / "here", tmp_path / "there"
+    here.mkdir()
+    there.mkdir()
+    monkeypatch.chdir(here)
+    configuration = parse_configuration(FILES, str(there / "f.hcl"))
+
+    def found():
+        return [
+            resolve(configuration.endpoints["in"].options, {})["ca_file"],
+            resolve(configuration.lookups["l"].options, {})["path"],
+            resolve(configuration.pipelines["p"].format_options, {})["reader_schema"],
+        ]
+
+    names = ["ca.pem", "keys.json", "r.avsc"]
+    assert found() == names, "as they are written, for the error that says so"
+    for name in [*names, "data"]:
+        (there / name).touch()
+    assert found() == [str(there / name) for name in names]
+    assert resolve(configuration.endpoints["out"].options, {})["path"] == "data", "written in the working directory"
+    assert ('lookup "l"', "path", "keys.json", "") in list(rows(configuration))
+    for name in names:
+        (here / name).touch()
+    assert found() == names
+
+
+def test_a_file_that_is_read_beside_the_hcl_file_is_known_by_the_path_as_it_is_written(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "conf").mkdir()
+    (tmp_path / "conf" / "in.ndjson").write_text('{"a":1}\n')
+    place = 'region = "r"\n environment = "e"\n'
+    text = "".join(
+        f'endpoint "file" "{name}" {{\n {place} path = "{name}.ndjson"\n lines = "{lines}"\n}}\n'
+        for name, lines in (("in", "values"), ("out", "messages"))
+    )
+    configuration = parse_configuration(text + pipeline(), "conf/f.hcl")
+    engine = Engine(Instance("r", "e", "a test"))
+    try:
+        engine.apply(configuration, 1.0)
+        assert all(running.reader.ended.wait(10) for running in engine.running.values())
+    finally:
+        engine.stop(5.0)
+    assert '"event_id":"file/in.ndjson/' in (tmp_path / "out.ndjson").read_text()

@@ -81,14 +81,14 @@ LOOKUP_KINDS: Mapping[str, tuple[Option, ...]] = {
         Option("url", "string", "Address of a JSON list or map.", required=True),
         Option("headers", "map(string)", "Headers of the request; secrets by reference.", {}),
         Option("path", "path", "Where in the answer the list or map stands."),
-        Option("ca_file", "string", "File of the authority that signed the host's certificate."),
+        Option("ca_file", "string", "File of the authority that signed the host's certificate.", file=True),
     ),
     "sql": (
         Option("dsn", "string", "libpq URL or conninfo of a Postgres.", required=True, secret=True),
         Option("query", "string", "Query whose rows are the entries, by column name.", required=True),
     ),
     "file": (
-        Option("path", "string", "File to read.", required=True),
+        Option("path", "string", "File to read.", required=True, file=True),
         Option("type", "one of auto|json|ndjson|csv", "auto: by the name's ending.", "auto"),
     ),
 }
@@ -98,7 +98,11 @@ FORMATS: Mapping[str, tuple[Option, ...]] = {
     "json": (),
     "protobuf": (
         Option(
-            "descriptor_set", "string", "File made by `protoc --include_imports --descriptor_set_out`.", required=True
+            "descriptor_set",
+            "string",
+            "File made by `protoc --include_imports --descriptor_set_out`.",
+            required=True,
+            file=True,
         ),
         Option("message", "string", "Full name of the message, package.Message.", required=True),
     ),
@@ -108,14 +112,15 @@ FORMATS: Mapping[str, tuple[Option, ...]] = {
         Option("username", "string", "User of the registry (basic authentication)."),
         Option("password", "string", "Its password.", secret=True),
         Option("token", "string", "Bearer token for the registry, instead of a user.", secret=True),
-        Option("ca_file", "string", "File of the authority that signed the registry's certificate."),
-        Option("cert_file", "string", "Client certificate, if the registry wants one."),
-        Option("key_file", "string", "Its key, unless that is in cert_file."),
+        Option("ca_file", "string", "File of the authority that signed the registry's certificate.", file=True),
+        Option("cert_file", "string", "Client certificate, if the registry wants one.", file=True),
+        Option("key_file", "string", "Its key, unless that is in cert_file.", file=True),
         Option("timeout", "duration", "How long the registry may take to answer.", 5.0),
         Option(
             "reader_schema",
             "string",
             "File (.avsc) of a schema that payloads are read by; unset: the one that each was written with.",
+            file=True,
         ),
         Option(
             "columnar",

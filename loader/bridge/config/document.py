@@ -25,7 +25,8 @@ def _lines() -> Iterator[str]:
     yield ""
     yield 'Texts may hold `${env("NAME")}`; values may be `env("NAME")`, `env("NAME", "default")`,'
     yield '`secret("env:NAME")` or `secret("file:/path")`. Durations are `250ms`, `30s`, `5m`, `1h`;'
-    yield "sizes `16MiB`, `10MB`."
+    yield "sizes `16MiB`, `10MB`. A relative path of a file to read is looked for in the working directory, then beside"
+    yield "the HCL file; a file to write is in the working directory. A secret's file has an absolute path."
     yield ""
     yield from _block("bridge { … }", "At most one.", blocks.BRIDGE)
     for kind, options in KINDS.items():

@@ -62,7 +62,7 @@ KINDS: Mapping[str, tuple[Option, ...]] = {
         _START,
         Option("group", "string", "Consumer group; unset, it is derived: see --plan."),
         Option("tls", "bool", "Speak TLS to the brokers.", False),
-        Option("ca_file", "string", "File of the authority that signed the brokers' certificates."),
+        Option("ca_file", "string", "File of the authority that signed the brokers' certificates.", file=True),
         Option("username", "string", "SASL user; unset, no login."),
         Option("password", "string", "SASL password.", secret=True),
         Option("mechanism", "one of PLAIN|SCRAM-SHA-256|SCRAM-SHA-512", "SASL mechanism.", "SCRAM-SHA-512"),
@@ -96,7 +96,7 @@ KINDS: Mapping[str, tuple[Option, ...]] = {
         Option("batch_bytes", "size", "Most bytes of one request.", 1_000_000),
         Option("concurrency", "count", "Most requests in flight.", 8),
         Option("timeout", "duration", "How long an answer may take.", 10.0),
-        Option("ca_file", "string", "File of the authority that signed the host's certificate."),
+        Option("ca_file", "string", "File of the authority that signed the host's certificate.", file=True),
     ),
     "file": (
         *COMMON,

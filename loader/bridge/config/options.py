@@ -78,6 +78,8 @@ def read_value(value: Any, option: Option, place: Place, findings: Findings) -> 
         return None
     try:
         read = _read(value, option.takes, place)
+        if option.file and isinstance(read, str | Reference):
+            return Reference(read.parts if isinstance(read, Reference) else (read,), place, file=True)
         return {_field(name): each for name, each in read.items()} if option.by_path else read
     except InvalidExpression as error:
         findings.error(error.place, f"{option.name}: {error}")

@@ -33,6 +33,8 @@ class Reference:
 
     parts: tuple[str | Variable, ...]
     place: Place = field(compare=False)
+    file: bool = False
+    """It is the path of a file to read."""
 
     @property
     def secret(self) -> bool:
@@ -51,7 +53,8 @@ class Reference:
 
     def resolve(self, environ: Mapping[str, str]) -> str:
         """Its text. Raises ConfigurationError that names the place, the variable or file, and what to do."""
-        return "".join(part if isinstance(part, str) else self._read(part, environ) for part in self.parts)
+        text = "".join(part if isinstance(part, str) else self._read(part, environ) for part in self.parts)
+        return beside(text, self.place) if self.file else text
 
     def secrets(self, environ: Mapping[str, str]) -> list[str]:
         """What of its text must not be shown: all of it, and each secret in it alone, for a password shows up without
@@ -78,6 +81,13 @@ class Reference:
         except (OSError, UnicodeDecodeError) as error:
             reason = getattr(error, "strerror", None) or "not UTF-8"
             raise ConfigurationError(f"{self.place}: {variable} cannot be read: {reason}") from None
+
+
+def beside(path: str, place: Place) -> str:
+    """Where a file that the HCL file names is read: a relative path is looked for in the working directory, and then
+    beside the HCL file."""
+    other = Path(place.file).parent / path
+    return str(other) if path not in ("", "-") and not Path(path).exists() and other.exists() else path
 
 
 def resolve(value: Any, environ: Mapping[str, str] | None = None) -> Any:

@@ -10,7 +10,7 @@ from typing import Any
 
 from loader.bridge.config.model import Configuration, Endpoint, Pipeline
 from loader.bridge.config.plan import Consumer
-from loader.bridge.config.reference import resolve
+from loader.bridge.config.reference import beside, resolve
 from loader.bridge.engine.flow import CountedFormat, Flow, Limits
 from loader.bridge.engine.reader import Pace, Reader
 from loader.bridge.engine.timer import Timer
@@ -173,6 +173,7 @@ def _reader(consumer: Consumer, flows: list[Flow]) -> Reader:
                 lines=options.get("lines", "values"),
                 epoch=endpoint.epoch,
                 tombstones=_tombstones(consumer),
+                at=beside(options["path"], endpoint.place),
             )
     else:
         raise ConfigurationError(f"{endpoint.place}: an endpoint of kind {endpoint.kind} is no source")

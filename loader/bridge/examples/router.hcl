@@ -3,6 +3,7 @@
 #
 #   loader bridge router.hcl --check
 #   loader bridge router.hcl --plan --region europe-west1 --environment prod
+#   loader bridge router.hcl --explain order.json
 #   loader bridge test router.hcl
 
 endpoint "kafka" "events" {
@@ -35,7 +36,7 @@ lookup "blocked" {
   refresh = "30s"
 
   file {
-    path = env("BLOCKED_CUSTOMERS", "blocked.json") # ["17", "23"]
+    path = env("BLOCKED_CUSTOMERS", "blocked.json") # beside this file, or where the bridge runs: ["17", "23"]
   }
 }
 

@@ -134,7 +134,10 @@ def _file(options: Mapping[str, Any]) -> Any:
                 body = _bounded(inflated.read(MAX_BYTES + 1))
             name = name.removesuffix(".gz")
     except (OSError, EOFError, zlib.error) as error:
-        raise FetchFailed(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
+        reason = f"{path} cannot be read: {getattr(error, 'strerror', None) or error}"
+        if isinstance(error, FileNotFoundError) and not path.is_absolute():
+            reason += f"; it is neither in the working directory {Path.cwd()} nor beside the bridge's file"
+        raise FetchFailed(reason) from None
     kind = options["type"]
     if kind == "auto":
         kind = {"csv": "csv", "ndjson": "ndjson", "jsonl": "ndjson"}.get(name.rpartition(".")[2], "json")

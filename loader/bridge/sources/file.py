@@ -44,11 +44,14 @@ class FileSource:
         lines: Literal["values", "messages"] = "values",
         epoch: str = "",
         tombstones: bool = False,
+        at: str | None = None,
     ) -> None:
+        """`at` is where the file is, if that is another path than the one that it is known by."""
         self.name = name
         self.failures = 0
         self.assigned: set[Any] = set()
         self._path = path
+        self._at = at or path
         self._format = format
         self._compressed = compressed
         self._lines = lines
@@ -64,9 +67,9 @@ class FileSource:
         if self._path == "-":
             self._file = sys.stdin.buffer
         elif self._compressed:
-            self._file = gzip.open(self._path, "rb")  # noqa: SIM115
+            self._file = gzip.open(self._at, "rb")  # noqa: SIM115
         else:
-            self._file = open(self._path, "rb")  # noqa: SIM115
+            self._file = open(self._at, "rb")  # noqa: SIM115
 
     def read(self, most: int, timeout: float) -> Batch:
         """The next lines; empty lines are passed over."""

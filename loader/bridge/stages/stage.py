@@ -23,6 +23,8 @@ class Option:
     secret: bool = False
     by_path: bool = False
     """The names of its map are paths of fields."""
+    file: bool = False
+    """It names a file to read (see config/reference.py, `beside`)."""
     inner: tuple[Option, ...] = ()
     """Options of the nested blocks, if it takes `blocks`."""
 
