@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
 
 from loader.errors import LoaderError
 from loader.plan import names
@@ -61,21 +59,54 @@ _REQUIRED = frozenset({names.DLT_ID, names.DLT_LOAD_ID, names.DLT_PARENT_ID, nam
 
 
 class Draft:
-    """Policy for a Fitter that adds to `book` (a book of its own) what is missing, and remembers each addition."""
+    """Policy for a Fitter that adds to `book` (a book of its own) what is missing, and remembers each addition.
+
+    One event after the other: `begin`, then the Fitter; `take_back` undoes all that was added since `begin`.
+    """
 
     drafts = True
 
-    def __init__(self, contract: SchemaContract, current_event: Callable[[], str]) -> None:
+    def __init__(self, contract: SchemaContract, book: Book) -> None:
         self.contract = contract
         self.additions: list[Addition] = []
         self.unkeyed: set[str] = set()
         """Root tables that are there without a unique index on `_dlt_id`."""
-        self._current_event = current_event
+        self._book = book
+        self._event = ""
         self._new_tables: dict[str, str | None] = {}
-        self._rules: Any = None
+        self._before: dict[str, Table | None] = {}
+        """Tables that were changed since `begin`, as they were; None for those that were not there."""
+        self._additions_before = 0
+        self._unkeyed_before: frozenset[str] = frozenset()
+
+    def begin(self, identity: str) -> None:
+        """What is added from now on, this event asks for."""
+        self._event = identity
+        self._before.clear()
+        self._additions_before = len(self.additions)
+        self._unkeyed_before = frozenset(self.unkeyed)
+
+    def take_back(self) -> None:
+        """Leave no trace of the event: it was stopped half way.
+
+        The cost is that of the event's own tables, and of the next events meeting their keys anew.
+        """
+        if not self._before:
+            return
+        tables = self._book.tables
+        for name, table in self._before.items():
+            if table is None:
+                del tables[name], self._new_tables[name]
+            else:
+                tables[name] = table
+        self._before.clear()
+        del self.additions[self._additions_before :]
+        self.unkeyed = set(self._unkeyed_before)
+        # The plans know the tables as they were with it.
+        self._book.plans.clear()
+        self._book.slots = 0
 
     def root(self, book: Book, name: str) -> TablePlan:
-        self._rules = book.rules
         plan = book.plan(name)
         if plan is not None:
             return plan
@@ -103,7 +134,7 @@ class Draft:
         table = plan.table
         if not ours:
             exists = name in table.columns
-            if not exists and over_budget(plan, self._rules):
+            if not exists and over_budget(plan, self._book.rules):
                 return OVERFLOW
             if not self._may_add_column(table.name, name, variant_of):
                 return DISCARD
@@ -120,6 +151,7 @@ class Draft:
         self, book: Book, name: str, parent: str | None, needed: tuple[str, ...], path: tuple[str, ...]
     ) -> TablePlan:
         table = book.tables.get(name)
+        self._keep(name, table)
         if table is None:
             table = book.tables[name] = Table(name, row_keys=frozenset({"drafted"}))
             self._new_tables[name] = parent
@@ -139,7 +171,13 @@ class Draft:
         assert plan is not None
         return plan
 
+    def _keep(self, name: str, table: Table | None) -> None:
+        """Remember the table as it is, for it is about to be changed."""
+        if name not in self._before:
+            self._before[name] = table and replace(table, columns=dict(table.columns))
+
     def _add(self, table: Table, name: str, data_type: str, variant: bool) -> Column:
+        self._keep(table.name, table)
         new_table = table.name in self._new_tables
         exists = name in table.columns
         kind = table.columns[name].kind if exists else BY_DATA_TYPE[data_type]
@@ -153,7 +191,7 @@ class Draft:
                 new_table=new_table,
                 parent=self._new_tables.get(table.name),
                 variant=variant,
-                first_event=self._current_event(),
+                first_event=self._event,
                 exists=exists,
             )
         )

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
+import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from loader.learn.draft import Addition, Discarded, Draft, Frozen
 from loader.message.message import Event, Refused
@@ -12,6 +14,11 @@ from loader.plan.fit import Fitter
 from loader.plan.fitting import Source
 from loader.plan.kind import InexactNumber
 from loader.settings.contract import SchemaContract
+
+log = logging.getLogger(__name__)
+
+_TELL_SECONDS = 5.0
+"""A lesson that takes longer says how far it is, each time that so much has passed."""
 
 
 @dataclass(slots=True)
@@ -31,39 +38,29 @@ class Lesson:
 
 def copy_tables(tables: dict[str, Table]) -> dict[str, Table]:
     """Tables that a draft may add to."""
-    return {name: Table(name, dict(table.columns), table.row_keys, table.foreign) for name, table in tables.items()}
+    return {name: replace(table, columns=dict(table.columns)) for name, table in tables.items()}
 
 
 def study(
     tables: dict[str, Table], rules: PlanRules, contract: SchemaContract, events: Sequence[Event], source: Source
 ) -> Lesson:
-    """Work out the lesson of these events.
-
-    An event that the contract stops half way must leave no trace: the work is done again without it.
-    """
+    """Work out the lesson of these events. One that the contract stops half way leaves no trace."""
     lesson = Lesson()
-    while True:
-        current = [""]
-        draft = Draft(contract, lambda: current[0])  # noqa: B023 - read at once, within this round
-        book = Book(copy_tables(tables), rules)
-        stopped = _draft_all(book, draft, events, source, lesson, current)
-        if not stopped:
-            lesson.additions, lesson.unkeyed = draft.additions, draft.unkeyed
-            return lesson
-
-
-def _draft_all(
-    book: Book, draft: Draft, events: Sequence[Event], source: Source, lesson: Lesson, current: list[str]
-) -> bool:
-    """Draft each event; True when one was stopped after it had added something."""
+    book = Book(copy_tables(tables), rules)
+    draft = Draft(contract, book)
     fitter = Fitter(book, draft)
     # The values of the loader's own columns do not matter to a draft.
     system = ("",) * len(book.root_columns())
+    started = told = time.monotonic()
     for position, event in enumerate(events):
-        if position in lesson.frozen or position in lesson.discarded or position in lesson.refused:
-            continue
-        current[0] = event.identity
-        before = len(draft.additions)
+        if (now := time.monotonic()) - told >= _TELL_SECONDS:
+            told = now
+            log.info(
+                "learning goes on: %d of %d events studied in %.0f s, columns to add %d, events stopped %d",
+                position, len(events), now - started, len(draft.additions),
+                len(lesson.frozen) + len(lesson.discarded) + len(lesson.refused),
+            )  # fmt: skip
+        draft.begin(event.identity)
         table, wanted = book.destination(event.table)
         try:
             try:
@@ -83,6 +80,6 @@ def _draft_all(
             fitter.tables.clear()
             continue
         fitter.tables.clear()
-        if len(draft.additions) > before:
-            return True
-    return False
+        draft.take_back()
+    lesson.additions, lesson.unkeyed = draft.additions, draft.unkeyed
+    return lesson
