@@ -81,6 +81,9 @@ class BundleLoad:
     """The dataset's tables, where `replaced` events may have rows."""
     cleared: set[str] = field(default_factory=set)
     """Once it is written: `_dlt_id` of the events that had rows before."""
+    recheck: Callable[[psycopg.Cursor, BundleLoad], None] | None = None
+    """Called in the transaction once all rows are in, when nobody can change their tables any more: raises when these
+    are not as the rows were fitted to."""
     note: Callable[[psycopg.Cursor, BundleLoad], None] | None = None
     """What else is written in the transaction, at its end: the progress of a backfill."""
     checking: bool = False

@@ -1,7 +1,8 @@
 """Writes one load: every row of every table, dead letters, receipt and the `_dlt_loads` row commit together or not.
 
 The algorithm (SQL in statement.py):
- 1. begin; COPY each table in name order, rows in identity order; letters, discards, receipts, `_dlt_loads`; commit.
+ 1. begin; COPY each table in name order, rows in identity order; are the tables still as the rows were fitted to?
+    letters, discards, receipts, `_dlt_loads`; commit.
  2. 23505 on our own index: roll back; ask which root rows are there; those are duplicates (the digest agrees) or
     dead letters 'event id reused'; again from 1. Child rows whose root row is gone are removed first.
  3. An error that blames a row: roll back; find the refused events (isolation.py); they become dead letters with all
@@ -121,6 +122,8 @@ class Committer:
                 load.checking = True
                 cursor.execute(CHECK_NOW)
                 load.checking = False
+                if load.recheck is not None:
+                    load.recheck(cursor, load)
             letters = load.letters + load.followers.letters
             if letters:
                 cursor.executemany(

@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import psycopg
 
-from loader.plan.book import Column, Table
+from loader.plan.book import Column, Table, TablePlan
 from loader.plan.kind import kind_of
+
+# A number for a column's name, type, and who fills it; for `_dlt_id` also whether anything refuses its duplicates.
+_MARK = """
+hashtextextended(a.attname::text, case when a.attgenerated <> '' or a.attidentity = 'a'
+    then ~((a.atttypid::bigint << 32) # a.atttypmod::bigint) else (a.atttypid::bigint << 32) # a.atttypmod::bigint end)
+# case when a.attname = '_dlt_id' and exists (
+    select from pg_catalog.pg_index x where x.indrelid = a.attrelid and x.indisunique and x.indisvalid
+    and x.indnkeyatts = 1 and x.indkey[0] = a.attnum and x.indpred is null and x.indexprs is null
+) then -1 else 0 end
+"""
 
 # pg_attribute rather than information_schema: 12 to 19 ms instead of 200 ms for 11,000 columns.
 _COLUMNS = """
 select c.relname, a.attname, format_type(a.atttypid, a.atttypmod),
-       a.attgenerated <> '' or a.attidentity = 'a', a.attnotnull and (a.atthasdef or a.attidentity <> '')
+       a.attgenerated <> '' or a.attidentity = 'a', a.attnotnull and (a.atthasdef or a.attidentity <> ''), MARK
 from pg_catalog.pg_class c
 join pg_catalog.pg_attribute a on a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped
 where c.relnamespace = (select oid from pg_catalog.pg_namespace where nspname = %s)
   and c.relkind in ('r', 'p') and left(c.relname, 1) <> '_'
 order by c.relname, a.attnum
-"""
+""".replace("MARK", _MARK).encode()
 
 _ROW_KEYS = """
 select c.relname, i.relname
@@ -31,6 +41,16 @@ where c.relnamespace = (select oid from pg_catalog.pg_namespace where nspname = 
   and c.relkind in ('r', 'p') and left(c.relname, 1) <> '_'
 """
 
+_SIGNATURES = """
+select c.relname, (
+    select bit_xor(MARK) from pg_catalog.pg_attribute a
+    where a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped
+)
+from pg_catalog.pg_class c
+where c.relnamespace = (select oid from pg_catalog.pg_namespace where nspname = %s)
+  and c.relname = any(%s) and c.relkind in ('r', 'p')
+""".replace("MARK", _MARK).encode()
+
 
 def read_tables(conn: psycopg.Connection, dataset: str, known: Mapping[str, frozenset[str]]) -> dict[str, Table]:
     """The tables of a dataset. `known` are the columns that dlt's stored schema has for each table.
@@ -40,12 +60,13 @@ def read_tables(conn: psycopg.Connection, dataset: str, known: Mapping[str, froz
     """
     tables: dict[str, Table] = {}
     with conn.cursor() as cursor:
-        for name, column, pg_type, generated, defaulted in cursor.execute(_COLUMNS, (dataset,)):
+        for name, column, pg_type, generated, defaulted, mark in cursor.execute(_COLUMNS, (dataset,)):
             table = tables.get(name)
             if table is None:
                 table = tables[name] = Table(name)
             generated = generated or (defaulted and column not in known.get(name, ()))
             table.columns[column] = Column(column, kind_of(pg_type), generated)
+            table.signature ^= mark
         keys: dict[str, set[str]] = {}
         for name, index in cursor.execute(_ROW_KEYS, (dataset,)):
             keys.setdefault(name, set()).add(index)
@@ -55,3 +76,21 @@ def read_tables(conn: psycopg.Connection, dataset: str, known: Mapping[str, froz
             frozenset(table.columns) - known.get(name, frozenset())
         )
     return tables
+
+
+def are_unchanged(cursor: psycopg.Cursor, dataset: str, tables: Iterable[Table]) -> bool:
+    """Whether the tables are what they were when they were read, by their signatures: one round trip, 0.8 ms for 20.
+
+    False says that something about their columns or the index on `_dlt_id` is different, not that it matters."""
+    wanted = {table.name: table.signature for table in tables}
+    found = cursor.execute(_SIGNATURES, (dataset, list(wanted))).fetchall()
+    return dict(found) == wanted
+
+
+def takes_rows_of(table: Table | None, plan: TablePlan) -> bool:
+    """Whether a table, as it is now, takes rows that were built by an older plan, and takes them for what they are."""
+    return (
+        table is not None
+        and all(table.columns.get(name) == plan.table.columns[name] for name in plan.columns)
+        and (bool(table.row_keys) or not plan.table.row_keys)
+    )

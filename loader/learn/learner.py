@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import psycopg
 from psycopg import sql
 
-from loader.database.catalog import read_tables
+from loader.database.catalog import are_unchanged, read_tables
 from loader.database.connection import set_local
 from loader.learn import internal
 from loader.learn.ddl import internal_statements, statements
@@ -72,6 +72,10 @@ class Learner:
         """The dataset as it is now: dlt's newest schema and the real tables."""
         stored = read_stored(conn, self._dataset)
         return Snapshot(stored, self._tables(conn, stored))
+
+    def are_unchanged(self, cursor: psycopg.Cursor, tables: Sequence[Table]) -> bool:
+        """Whether these are in the dataset as they were read. Once a transaction has written to them, it stays so."""
+        return are_unchanged(cursor, self._dataset, tables)
 
     def study(self, snapshot: Snapshot, events: Sequence[Event], source: Source) -> Lesson:
         """What these events ask for, beyond what the snapshot has."""

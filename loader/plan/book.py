@@ -29,6 +29,8 @@ class Table:
     """Names of the unique indexes over exactly `_dlt_id`; empty: duplicates could not be refused."""
     foreign: frozenset[str] = frozenset()
     """Columns of the user's own, not in dlt's schema: left out of COPY, so that their defaults work."""
+    signature: int = 0
+    """Of the columns' names and types, see loader/database/catalog.py: tells in passing whether they have changed."""
 
 
 @dataclass(frozen=True, slots=True)
