@@ -27,6 +27,7 @@ from pg_catalog.pg_class c
 join pg_catalog.pg_attribute a on a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped
 where c.relnamespace = (select oid from pg_catalog.pg_namespace where nspname = %s)
   and c.relkind in ('r', 'p') and left(c.relname, 1) <> '_'
+  and not (c.relrowsecurity and row_security_active(c.oid))
 order by c.relname, a.attnum
 """.replace("MARK", _MARK).encode()
 
@@ -39,6 +40,16 @@ join pg_catalog.pg_class i on i.oid = x.indexrelid
 join pg_catalog.pg_attribute a on a.attrelid = c.oid and a.attnum = x.indkey[0] and a.attname = '_dlt_id'
 where c.relnamespace = (select oid from pg_catalog.pg_namespace where nspname = %s)
   and c.relkind in ('r', 'p') and left(c.relname, 1) <> '_'
+"""
+
+_IN_THE_WAY = """
+select c.relname, case c.relkind when 'v' then 'a view' when 'm' then 'a materialized view'
+    when 'f' then 'a foreign table' when 'S' then 'a sequence' when 'c' then 'a type'
+    when 'i' then 'an index' when 'I' then 'an index'
+    else 'a table with row-level security for this role, and COPY cannot write to it' end
+from pg_catalog.pg_class c
+where c.relnamespace = (select oid from pg_catalog.pg_namespace where nspname = %s) and c.relname = any(%s)
+order by c.relname
 """
 
 _SIGNATURES = """
@@ -55,7 +66,8 @@ where c.relnamespace = (select oid from pg_catalog.pg_namespace where nspname = 
 def read_tables(conn: psycopg.Connection, dataset: str, known: Mapping[str, frozenset[str]]) -> dict[str, Table]:
     """The tables of a dataset. `known` are the columns that dlt's stored schema has for each table.
 
-    Internal tables (a leading underscore) are left out: no event's table has such a name. A column of the user's own
+    Internal tables (a leading underscore) are left out: no event's table has such a name. So are those to which COPY
+    cannot write, views and tables with row-level security: `in_the_way` names them. A column of the user's own
     that must not be null but has a default is left to its default: an event without the key could not be stored else.
     """
     tables: dict[str, Table] = {}
@@ -76,6 +88,11 @@ def read_tables(conn: psycopg.Connection, dataset: str, known: Mapping[str, froz
             frozenset(table.columns) - known.get(name, frozenset())
         )
     return tables
+
+
+def in_the_way(conn: psycopg.Connection, dataset: str, names: Iterable[str]) -> dict[str, str]:
+    """What there is under names for which `read_tables` has no table, in words."""
+    return dict(conn.execute(_IN_THE_WAY, (dataset, list(names))).fetchall())
 
 
 def are_unchanged(cursor: psycopg.Cursor, dataset: str, tables: Iterable[Table]) -> bool:

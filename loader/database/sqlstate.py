@@ -27,7 +27,9 @@ class Verdict(enum.Enum):
     """Deadlock or serialization failure: try again at once."""
 
 
-_RELEARN = frozenset({"42P01", "42703", "42804", "3F000"})
+# A table, column or schema that is gone, of another type, generated (42P10, 428C9), a view (42809), or made so that
+# COPY cannot write to it (0A000).
+_RELEARN = frozenset({"42P01", "42703", "42704", "42804", "42809", "42P10", "42P16", "428C9", "3F000", "0A000"})
 _AGAIN = frozenset({"40P01", "40001"})
 # statement_timeout (a cancelled query looks the same), transaction_timeout, idle_in_transaction_session_timeout. The
 # last two cut the connection as well.

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import psycopg
 from psycopg import sql
 
-from loader.database.catalog import are_unchanged, read_tables
+from loader.database.catalog import are_unchanged, in_the_way, read_tables
 from loader.database.connection import set_local
 from loader.learn import internal
 from loader.learn.ddl import internal_statements, statements
@@ -178,6 +178,7 @@ class Learner:
         schema = to_schema(now.stored)
         evolve(schema, lesson.additions)
         missing = [addition for addition in lesson.additions if not addition.exists]
+        self._refuse_taken_names(conn, {addition.table for addition in missing} - now.tables.keys())
         added: dict[str, list] = {}
         for addition in missing:
             added.setdefault(addition.table, []).append(schema.tables[addition.table]["columns"][addition.column])
@@ -193,6 +194,14 @@ class Learner:
             cursor.executemany(
                 sql.SQL(internal.LOG_ADDITION).format(schema=self._schema),
                 [self._log_entry(addition, version.number) for addition in missing],
+            )
+
+    def _refuse_taken_names(self, conn: psycopg.Connection, tables: set[str]) -> None:
+        taken = in_the_way(conn, self._dataset, tables) if tables else {}
+        for name, what in taken.items():
+            raise NeedsAdoption(
+                f"{self._dataset}.{name} is {what}: rename or change it, so that events can be stored in a table of "
+                "that name"
             )
 
     def _log_entry(self, addition: Addition, version: int) -> tuple:

@@ -20,11 +20,11 @@ def error(state: str) -> psycopg.Error:
     [
         (["22001", "22003", "22007", "22P02", "22P05", "23502", "23503", "23514", "54000", "P0001"], Verdict.ISOLATE),
         (["23505"], Verdict.UNIQUE),
-        (["42P01", "42703", "42804", "3F000"], Verdict.RELEARN),
+        (["42P01", "42703", "42704", "42804", "42809", "42P10", "42P16", "428C9", "3F000", "0A000"], Verdict.RELEARN),
         (["40P01", "40001"], Verdict.AGAIN),
         (["57014", "25P03", "25P04"], Verdict.HALVE),
         (["42501", "25006", "28000", "28P01", "57P01", "57P03", "53100", "53200", "53300", "08006", "58030", "XX000",
-          "22P04", "0A000", "55P03", "54001", "99999"], Verdict.RETRY),
+          "22P04", "55P03", "54001", "99999"], Verdict.RETRY),
     ],
 )  # fmt: skip
 def test_the_verdict_on_a_state(states: list[str], expected: Verdict) -> None:

@@ -1,7 +1,8 @@
-"""Tables that somebody changes by hand while a worker runs: no value changes silently."""
+"""Tables that somebody changes by hand while a worker runs: no value changes silently, and neighbours load."""
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import psycopg
@@ -105,3 +106,69 @@ def test_duplicates_are_refused_though_somebody_drops_the_unique_index(loading: 
     loading.load_messages(again)
     loading.load_messages(again)
     assert loading.count("orders") == 2
+
+
+GENERATED = ("alter table orders drop column id", "alter table orders add column id int generated always as (2) stored")
+
+
+def test_a_column_made_generated_by_hand_holds_nobody_up(loading: Loading) -> None:
+    loading.load([EVENT, {**EVENT, "eventName": "others"}])
+    for statement in GENERATED:
+        loading.execute(statement)
+    messages = loading.load([{**EVENT, "id": 7}, {**EVENT, "eventName": "others"}])
+    loading.assert_settled(messages)
+    assert loading.patience.errors == []
+    assert loading.rows("orders", "_published_at")[-1]["id__v_bigint"] == 7
+
+
+@pytest.mark.parametrize(
+    ("changes", "mended", "says"),
+    [
+        (
+            ["alter table orders rename to hidden", "create view orders as select * from hidden"],
+            ["drop view orders", "alter table hidden rename to orders"],
+            "events.orders is a view",
+        ),
+        (
+            ["alter table orders enable row level security", "alter table orders force row level security"],
+            ["alter table orders disable row level security"],
+            "row-level security",
+        ),
+    ],
+)
+def test_a_table_that_takes_no_copy_holds_up_its_own_events_only(
+    loading: Loading,
+    changes: list[str],
+    mended: list[str],
+    says: str,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The loader's role is no superuser here, for whom there is no row-level security."""
+    (oid,) = loading.conn.execute("select oid from pg_database where datname = current_database()").fetchone()  # type: ignore[misc]
+    role = f"loader_{oid}"
+    loading.conn.execute(f"create role {role} login password 'x'".encode())
+    loading.conn.execute(f"create schema events authorization {role}".encode())
+    limited = Loading(psycopg.conninfo.make_conninfo(loading.url, user=role, password="x"))
+    try:
+        limited.load([EVENT, {**EVENT, "eventName": "others"}])
+        for statement in changes:
+            limited.execute(statement)
+        messages = limited.messages([EVENT, {**EVENT, "eventName": "others"}])
+        done = threading.Thread(target=limited.load_messages, args=(messages,))
+        done.start()
+        with psycopg.connect(limited.url, autocommit=True) as conn:
+            conn.execute("set search_path to events")
+            while conn.execute("select count(*) from others").fetchone() == (1,) or says not in caplog.text:
+                done.join(0.05)
+                assert done.is_alive()
+            for statement in mended:
+                conn.execute(statement.encode())
+        done.join(60)
+        limited.assert_settled(messages)
+        assert limited.patience.errors == []
+        assert (limited.count("orders"), limited.letters()) == (2, [])
+    finally:
+        limited.close()
+        loading.conn.execute(f"reassign owned by {role} to current_user".encode())
+        loading.conn.execute(f"drop owned by {role}".encode())
+        loading.conn.execute(f"drop role {role}".encode())
