@@ -236,10 +236,10 @@ class Committer:
     # --- bad rows -----------------------------------------------------------------------------------------------
 
     def _isolate(self, conn: psycopg.Connection, load: BundleLoad) -> bool:
-        """Find bad rows and take their events out; False when there are none."""
+        """Find bad rows: move what is too large to the overflow column, take other events out; False when all is well.
+
+        Raises OverflowNeeded."""
         load.isolated = True
-        reshaped = False
-        no_overflow: set[str] = set()
 
         def copy(rows: Rows, positions: Sequence[int]) -> None:
             load.copying = rows

@@ -48,7 +48,8 @@ class MessageBatch:
     def halves(self) -> tuple[Batch, Batch] | None:
         middle = len(self._messages) // 2
         if middle == 0:
-            return None
+            # One message may hold thousands of events; their records are read again when they are asked for.
+            return EventBatch([event._replace(record=None) for event in self.events()]).halves()
         first, second = self._messages[:middle], self._messages[middle:]
         return MessageBatch(self._intake, first), MessageBatch(self._intake, second)
 
@@ -78,7 +79,7 @@ class EventBatch:
 
     def halves(self) -> tuple[Batch, Batch] | None:
         middle = len(self._events) // 2
-        if middle == 0:
+        if not self._events or not (middle or self._letters or self.discards):
             return None
         return (
             EventBatch(self._events[:middle], self._letters, self.discards, self.attempt, self.minority),

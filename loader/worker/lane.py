@@ -12,11 +12,12 @@ from typing import Protocol, TypeVar
 import psycopg
 
 from loader.backfill.order import Sift
-from loader.copy.bundle_load import BundleLoad, Discard
+from loader.copy.bundle_load import BundleLoad, Discard, Held
 from loader.copy.committer import Committer
-from loader.copy.isolation import NotIsolated
+from loader.copy.isolation import NotIsolated, Refusal
 from loader.copy.load_id import LoadIds
 from loader.copy.overflow import OverflowNeeded
+from loader.copy.sentence import text
 from loader.database.catalog import takes_rows_of
 from loader.database.sqlstate import Verdict, is_outage, verdict
 from loader.dead_letter.letter import Letter, letter_of_event
@@ -25,7 +26,7 @@ from loader.message.message import Event
 from loader.plan import names
 from loader.plan.book import Book, PlanRules
 from loader.plan.fit import MAX_SLOTS
-from loader.plan.fitting import Source, fit_events
+from loader.plan.fitting import Fitted, Source, fit_events
 from loader.plan.policy import Policy
 from loader.worker.backoff import Backoff
 from loader.worker.batch import Batch, EventBatch
@@ -42,6 +43,10 @@ FIRST_LOCK_TIMEOUT_MS = 100
 LONGEST_LOCK_TIMEOUT_MS = 8_000
 
 
+_MOST_STUCK = 3
+"""Single pieces in a row that the database does not take: then the rest of a batch is put off as it is."""
+
+
 class Connector(Protocol):
     """Opens connections; loader/database/connection.py has the real one."""
 
@@ -56,6 +61,14 @@ class StalePlans(Exception):
     """The tables are no longer as the rows were fitted to: fit again before anything is blamed on a message."""
 
 
+class TooMuch(Exception):
+    """The database does not take a batch in one transaction: too slow, or refused together and not alone."""
+
+    def __init__(self, error: Refusal) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
 class Health(Protocol):
     """Who wants to know how the database does."""
 
@@ -66,7 +79,7 @@ class Health(Protocol):
 
 @dataclass(slots=True)
 class Loaded:
-    """Outcome of one load that was committed."""
+    """Outcome of one load that was committed, or of events of which none was stored: they are `load.held`."""
 
     load: BundleLoad
     misfits: list[Event] = field(default_factory=list)
@@ -125,23 +138,57 @@ class Lane:
     def store(self, batch: Batch) -> list[Loaded]:
         """Store a batch; one Loaded for each transaction (more than one only where it had to be halved).
 
-        Waits for the database as long as it takes. Raises Abandoned when `abort` is set before it is done.
+        Waits for the database as long as it takes. Raises Abandoned when `abort` is set before it is done. A piece
+        that cannot be halved and takes too long all the same is held, for the others must not wait for it.
         """
+        stored: list[Loaded] = []
+        held: list[Loaded] = []
+        waiting = [batch]
+        backoff = Backoff()
+        stuck = 0
+        while waiting:
+            part = waiting.pop()
+            try:
+                stored.append(self._store_whole(part))
+                stuck = 0
+                backoff.reset()
+                continue
+            except TooMuch as too_much:
+                error = too_much.error
+            halves = part.halves()
+            if halves is not None:
+                waiting += reversed(halves)
+                continue
+            self._failed(error)
+            stuck += 1
+            # The database itself may be slow today, and what is left as likely to fail: it is held in its present
+            # pieces, each of which then makes its way apart.
+            late = [part, *reversed(waiting)] if stuck >= _MOST_STUCK else [part]
+            del waiting[len(waiting) - len(late) + 1 :]
+            for piece in late:
+                events = [event._replace(record=None) for event in piece.events()]
+                if events:
+                    held.append(Loaded(_held(events, error)))
+                if piece.letters() or piece.discards:
+                    waiting.append(EventBatch((), piece.letters(), piece.discards))
+            if waiting and backoff.wait(self.abort):
+                raise Abandoned
+        return stored + held
+
+    def _store_whole(self, batch: Batch) -> Loaded:
+        """Store a batch in one transaction. Raises TooMuch when that cannot be, and Abandoned."""
         backoff = Backoff()
         relearned = False
         while True:
             try:
-                return [self._store_once(batch)]
+                return self._store_once(batch)
             except StalePlans:
                 continue
             except OverflowNeeded as error:
                 self._add_overflow(error.tables)
                 continue
             except NotIsolated as error:
-                halves = batch.halves()
-                if halves is not None:
-                    return self.store(halves[0]) + self.store(halves[1])
-                self._failed(error.error)
+                raise TooMuch(error.error) from error
             except (psycopg.Error, UnicodeEncodeError) as error:
                 if self.abort.is_set():
                     raise Abandoned from error
@@ -150,9 +197,8 @@ class Lane:
                     relearned = True
                     self._book = None
                     continue
-                halves = batch.halves() if judged is Verdict.HALVE else None
-                if halves is not None:
-                    return self.store(halves[0]) + self.store(halves[1])
+                if judged is Verdict.HALVE:
+                    raise TooMuch(error) from error
                 self._failed(error)
                 relearned = False
             if backoff.wait(self.abort):
@@ -315,3 +361,9 @@ class Lane:
         self.health.database_failed(error)
         if self._conn is not None and (self._conn.closed or self._conn.broken):
             self._conn = None
+
+
+def _held(events: list[Event], error: Refusal) -> BundleLoad:
+    """What is said of events of which nothing was stored: tried again later, and never dead letters for it."""
+    state = (error.sqlstate or "") if isinstance(error, psycopg.Error) else ""
+    return BundleLoad(Fitted(""), held=[Held(events, state, text(error), majority=True)])

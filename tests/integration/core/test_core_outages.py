@@ -199,6 +199,64 @@ def test_a_bundle_that_takes_too_long_is_loaded_in_halves(loading: Loading, time
     assert len(loading.loads) > 3
 
 
+def slow(loading: Loading, seconds: str) -> None:
+    """`orders` with a trigger that takes so long for each row, in a database where a statement may take 0.2 s."""
+    loading.load([SAMPLE])
+    loading.execute(
+        "create function slow() returns trigger language plpgsql as $$ begin"
+        f" perform pg_sleep({seconds}); return new; end $$"
+    )
+    loading.execute("create trigger t before insert on orders for each row execute function slow()")
+    loading.execute(f"alter database {loading.conn.info.dbname} set statement_timeout = '200ms'")
+    loading.lane.close()
+
+
+def test_one_message_whose_array_takes_too_long_is_loaded_in_parts(loading: Loading) -> None:
+    slow(loading, "0.02")
+    messages = loading.load([orders(), {**SAMPLE, "id": 50}, b"no json"])
+    loading.assert_settled(messages)
+    assert sorted(row["id"] for row in loading.rows("orders")) == [-1, *range(51)]
+    assert [letter["_event_id"] for letter in loading.letters()] == [messages[2].message_id]
+    assert loading.patience.errors == []
+
+
+def test_an_event_that_always_takes_too_long_keeps_no_other_waiting(new_loading: Callable[..., Loading]) -> None:
+    loading = new_loading(patience=1_000)
+    slow(loading, "case when new.id in (7, 8, 30) then 9 else 0 end")
+    messages = loading.load(orders())
+    others = [message for number, message in enumerate(messages) if number not in (7, 8, 30)]
+    loading.assert_settled(others)
+    assert loading.retry_held(2) == 3
+    assert loading.letters() == []
+    assert "57014" in (loading.held.alert or "")
+    loading.execute("drop trigger t on orders")
+    assert loading.retry_held() == 0
+    assert_loaded(loading, messages)
+
+
+def test_a_locked_table_keeps_the_others_waiting_for_a_few_statements_only(
+    new_loading: Callable[..., Loading],
+) -> None:
+    loading = new_loading(patience=1_000)
+    loading.load([{"eventName": "payments", "id": -1}])
+    slow(loading, "0")
+    with psycopg.connect(loading.url) as conn:
+        conn.execute("lock table events.orders")
+        payments = [{"eventName": "payments", "id": n} for n in range(8)]
+        messages = loading.load([*orders(8), b"no json", *payments])
+        rounds = 0
+        while loading.count("payments") < 9:
+            assert loading.retry_held() > 0
+            rounds += 1
+            assert rounds < 5
+        assert len(loading.held) == 8
+    loading.retry_held(2)
+    assert len(loading.held) == 0
+    loading.assert_settled(messages)
+    assert loading.count("orders") == 9
+    assert [letter["_event_id"] for letter in loading.letters()] == [messages[8].message_id]
+
+
 @pytest.mark.parametrize("lane", ["loader load", "loader learn"])
 def test_a_backend_that_is_terminated_in_the_middle_loads_all_once(loading: Loading, lane: str) -> None:
     loading.load([SAMPLE])
