@@ -152,6 +152,7 @@ def _prepare_session(connection: LoaderConnection, lock_timeout_ms: int | None) 
         limits = {
             "idle_in_transaction_session_timeout": f"{IDLE_IN_TRANSACTION_MS}ms",
             "default_transaction_isolation": "read committed",  # for single statements
+            "quote_all_identifiers": "off",  # format_type would say "jsonb" in quotes, a type that is none
         }
         if lock_timeout_ms is not None:
             limits["lock_timeout"] = f"{lock_timeout_ms}ms"

@@ -25,12 +25,17 @@ def show(connection, name):
 def test_every_connection_sees_the_same_whatever_the_role_prefers(database, database_url):
     name = parse_conninfo(database_url, {}).params["dbname"]
     with psycopg.connect(database_url, autocommit=True) as connection:
-        for setting, value in (("TimeZone", "Asia/Tokyo"), ("DateStyle", "German")):
+        for setting, value in (
+            ("TimeZone", "Asia/Tokyo"),
+            ("DateStyle", "German"),
+            ("quote_all_identifiers", "on"),
+        ):
             statement = sql.SQL("ALTER DATABASE {} SET {} = {}")
             connection.execute(statement.format(sql.Identifier(name), sql.Identifier(setting), value))
     with database.connect("loader-test") as connection:
         assert show(connection, "TimeZone") == "UTC"
         assert show(connection, "DateStyle") == "ISO, MDY"
+        assert connection.execute("SELECT format_type('jsonb'::regtype, -1)").fetchone() == ("jsonb",)
         assert show(connection, "client_encoding") == "UTF8"
         assert show(connection, "application_name") == "loader-test"
         assert show(connection, "idle_in_transaction_session_timeout") == "2min"
