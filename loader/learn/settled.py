@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from loader.plan import names
 from loader.plan.book import Book, PlanRules, TablePlan
 from loader.plan.policy import DISCARD, Misfit, Strict
 from loader.settings.contract import SchemaContract
@@ -27,6 +28,7 @@ class Settled(Strict):
             return super().column(plan, name, data_type, variant_of)
         except Misfit:
             mode = self._contract.columns if variant_of is None else self._contract.data_type
-            if mode == "discard_value":
+            # The loader's own columns are no matter of the contract, as in a draft: they are learned like any other.
+            if mode == "discard_value" and name not in (names.OVERFLOW, names.WANTED_TABLE):
                 return DISCARD
             raise

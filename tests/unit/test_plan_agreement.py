@@ -8,12 +8,14 @@ from typing import Any
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from loader.learn.lesson import study
+from loader.learn.lesson import copy_tables, study
+from loader.learn.settled import Settled
 from loader.message.message import Event, Message
 from loader.plan.book import Book, Column, PlanRules, Table
-from loader.plan.fitting import Fitted, Source, fit_events
+from loader.plan.fitting import Source, fit_events
 from loader.plan.kind import BY_DATA_TYPE
-from loader.settings.contract import SchemaContract
+from loader.plan.policy import Policy, Strict
+from loader.settings.contract import parse_contract
 
 LESSONS = 3
 """As many as loader/worker/learning.py gives an event."""
@@ -22,8 +24,9 @@ LESSONS = 3
 class Dataset:
     """Tables in memory that learn and load as a worker does."""
 
-    def __init__(self, rules: PlanRules) -> None:
+    def __init__(self, rules: PlanRules, contract: str = "evolve") -> None:
         self.rules = rules
+        self.contract = parse_contract(contract)
         self.tables: dict[str, Table] = {}
         self.book = Book({}, rules)
         self.stored: list[str] = []
@@ -38,29 +41,33 @@ class Dataset:
             events.append(Event(message, message.message_id, self.count, "t", record))
         found = {event.identity: event.record or {} for event in events}
         source = Source(record=lambda event: found[event.identity], exact=lambda event: found[event.identity])
-        fitted = self._fit(events, source)
+        misfits = self._fit(events, source, Strict(self.rules))
         for _ in range(LESSONS):
-            if not fitted.misfits:
-                return
-            self._learn(fitted.misfits, source)
-            fitted = self._fit(fitted.misfits, source)
-        assert not fitted.misfits, f"dead letters: {[found[event.identity] for event in fitted.misfits]}"
+            if misfits:
+                misfits = self._fit(self._learn(misfits, source), source, Settled(self.rules, self.contract))
+        assert not misfits, f"dead letters: {[found[event.identity] for event in misfits]}"
 
-    def _fit(self, events: list[Event], source: Source) -> Fitted:
-        fitted = fit_events(self.book, events, "load", source)
+    def _fit(self, events: list[Event], source: Source, policy: Policy) -> list[Event]:
+        """The misfits."""
+        fitted = fit_events(self.book, events, "load", source, policy)
         assert not fitted.refused
         for rows in fitted.tables.values():
             self.stored += [str(cell) for row in rows.rows for cell in row if cell is not None]
-        return fitted
+        return fitted.misfits
 
-    def _learn(self, events: list[Event], source: Source) -> None:
-        for addition in study(self.tables, self.rules, SchemaContract(), events, source).additions:
+    def _learn(self, events: list[Event], source: Source) -> list[Event]:
+        """The events that the contract did not stop."""
+        lesson = study(self.tables, self.rules, self.contract, events, source)
+        assert not lesson.refused
+        self.tables = copy_tables(self.tables)
+        for addition in lesson.additions:
             table = self.tables.setdefault(addition.table, Table(addition.table, row_keys=frozenset({"unique"})))
-            self.tables[addition.table] = table = Table(table.name, dict(table.columns), table.row_keys)
             table.columns[addition.column] = Column(addition.column, BY_DATA_TYPE[addition.data_type])
-        book = Book(dict(self.tables), self.rules)
+        book = Book(self.tables, self.rules)
         book.inherit(self.book)
         self.book = book
+        stopped = lesson.frozen.keys() | lesson.discarded.keys()
+        return [event for position, event in enumerate(events) if position not in stopped]
 
 
 def leaves(value: Any) -> list[Any]:
@@ -109,9 +116,20 @@ def unlike_any_other(shape: Any) -> Any:
 
 
 MAP = {"20261130": "bigint"}
+RULES = [
+    PlanRules(),
+    PlanRules(max_columns=12),
+    PlanRules(max_nesting=1),
+    PlanRules(max_tables=2),
+    PlanRules(json_keys=frozenset({"a"}), max_columns=14),
+]
+CONTRACTS = """
+columns=discard_value data_type=discard_value tables=discard_value
+columns=discard_value,data_type=discard_value,tables=discard_value columns=freeze data_type=freeze tables=discard_row
+"""
 
 
-@given(bundles, st.sampled_from([PlanRules(), PlanRules(max_columns=12), PlanRules(max_nesting=1)]))
+@given(bundles, st.sampled_from(RULES))
 @example([[{"a": {"b": "bigint"}}], [{"a": {"v_json": "text"}}], [{"a": {"b": "bigint"}}] * 9], PlanRules())
 @example([[{"a": {"b": "bigint"}}], [{"a__v_json": "text"}], [{"a": {"b": "bigint"}}] * 9], PlanRules())
 @example([[{"a": "bigint"}], [{"a": MAP, "A": {"b": "text"}}]], PlanRules())
@@ -125,3 +143,15 @@ def test_what_was_learned_fits_and_loses_nothing(bundles: list[list[dict[str, An
         dataset.load(records)
     stored = "\n".join(dataset.stored)
     assert [leaf for leaf in given_leaves if leaf is not True and str(leaf) not in stored] == []
+
+
+@given(bundles, st.sampled_from(RULES), st.sampled_from(CONTRACTS.split()))
+@example([[{"a": "text"}, {"a__v_json": [], "a": []}]], RULES[-1], "columns=discard_value")
+def test_what_the_contract_lets_through_fits(
+    bundles: list[list[dict[str, Any]]], rules: PlanRules, contract: str
+) -> None:
+    dataset = Dataset(rules)
+    dataset.load([unlike_any_other({"a": "bigint", "b": {"a": "text"}, "a__list": ["text"]})])
+    dataset.contract = parse_contract(contract)
+    for bundle in bundles:
+        dataset.load([unlike_any_other(record) for record in bundle])
