@@ -121,9 +121,7 @@ class BundleLoad:
         """Take events out to be tried again, and with them those that came twice: none of them is stored anywhere."""
         fitted, held = self.fitted, set(sequences)
         events = [fitted.events[sequence] for sequence in sequences]
-        events += [
-            event for event, first in zip(fitted.duplicates, fitted.duplicate_of, strict=True) if first in held
-        ]
+        events += [event for event, first in zip(fitted.duplicates, fitted.duplicate_of, strict=True) if first in held]
         self.held.append(Held(events, sqlstate, detail, majority))
         self._held |= held
         self.drop(held)

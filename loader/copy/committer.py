@@ -328,9 +328,7 @@ class Committer:
         duplicates = len(load.duplicates) + len(load.followers.duplicates)
         letters = len(load.letters) + len(load.followers.letters)
         if duplicates or letters or load.discard_count:
-            result.append(
-                (fitted.load_id, "", 0, 0, duplicates, letters, load.discard_count, None, None, self._worker)
-            )
+            result.append((fitted.load_id, "", 0, 0, duplicates, letters, load.discard_count, None, None, self._worker))
         return result
 
 
