@@ -22,6 +22,7 @@ MOST_READINGS = 1_000
 """The same for the ways in which all rounds together may be read, whatever the text."""
 BEGIN, END = 1, 2
 """Labels of ^ and $, which no character has."""
+BEGIN_TEXT, END_LINE, END_TEXT = "^", "$", "\\Z"
 
 _OTHERS = "\u0130\u0131\u017f\u0378\u0660\u06dd\u1e9e\u2003\u2028\u20ac\u212a\u4e00\uffff\U0001d7d8\U0001f600"
 """Beyond Latin-1, one of each kind that a class tells from the others: digits, letters, blanks, signs."""
@@ -33,12 +34,18 @@ class Automaton:
 
     characters: str
     labels: list[int] = field(default_factory=list)
+    takes: list[Any] = field(default_factory=list)
+    """For each position an expression that matches the one character that it takes, or the place of the text."""
     follow: list[dict[int, int]] = field(default_factory=list)
     """For each position, how many ways lead to each next one."""
     first: dict[int, int] = field(default_factory=dict)
     last: dict[int, int] = field(default_factory=dict)
     certain: bool = True
     """Nothing but characters, ^ and $ decides: no looking around, no word boundaries, no references."""
+    exact: bool = True
+    """It takes the texts that the pattern matches, and no others, if it is certain, too."""
+    empty: bool = False
+    """The pattern may match nothing."""
     tangled: str | None = None
     """A repeat, such as (a?){20}, whose rounds may be empty: each leaves all ways open once more."""
 
@@ -64,7 +71,7 @@ def build(pattern: str) -> Automaton:
     builder = _Builder(tree)
     part = builder.sequence(tree, tree.state.flags)
     found = builder.automaton
-    found.first, found.last = dict(part.first), dict(part.last)
+    found.first, found.last, found.empty = dict(part.first), dict(part.last), bool(part.empty)
     return found
 
 
@@ -85,7 +92,8 @@ class _Builder:
         operator, given = item
         match str(operator):
             case "LITERAL" | "NOT_LITERAL" | "ANY" | "IN":
-                return self.position(_label(self.automaton.characters, item, flags))
+                name, held = repr(item), _Held(item)
+                return self.position(_label(self.automaton.characters, name, flags, held), _one(name, flags, held))
             case "BRANCH":
                 return self.either([self.sequence(each, flags) for each in given[1]])
             case "SUBPATTERN":
@@ -95,8 +103,10 @@ class _Builder:
                 return self.sequence(body, (flags | added) & ~removed)
             case "MAX_REPEAT" | "MIN_REPEAT" | "POSSESSIVE_REPEAT":
                 least, most, body = given
+                self.automaton.exact &= str(operator) != "POSSESSIVE_REPEAT"
                 return self.repeat(least, most, body, flags)
             case "ATOMIC_GROUP":
+                self.automaton.exact = False
                 return self.sequence(given, flags)  # as if it could be left in several ways
             case "AT":
                 return self.at(str(given), flags)
@@ -117,18 +127,19 @@ class _Builder:
             case _:  # FAILURE: nothing is matched by it
                 return _Part(0)
 
-    def position(self, label: int) -> _Part:
+    def position(self, label: int, takes: Any) -> _Part:
         number = len(self.automaton.labels)
         self.automaton.labels.append(label)
+        self.automaton.takes.append(takes)
         self.automaton.follow.append({})
         return _Part(0, 1, Counter((number,)), Counter((number,)))
 
     def at(self, where: str, flags: int) -> _Part:
         lines = bool(flags & re.MULTILINE)
         if where == "AT_BEGINNING_STRING" or (where == "AT_BEGINNING" and not lines):
-            return self.position(BEGIN)
+            return self.position(BEGIN, BEGIN_TEXT)
         if where == "AT_END_STRING" or (where == "AT_END" and not lines):
-            return self.position(END)
+            return self.position(END, END_TEXT if where == "AT_END_STRING" else END_LINE)
         self.automaton.certain = False
         return _Part()
 
@@ -167,10 +178,18 @@ class _Builder:
         if most == 1:
             return one if least else _maybe(one)
         endless = most is _parser.MAXREPEAT
+        if endless and least > 1 and not one.empty and start + size * least <= MOST_POSITIONS:
+            # x{3,} is xxx+.
+            self.link(one.last, one.first)
+            whole = _Part(0, 1, one.first, one.last)
+            for _ in range(1, least):
+                whole = self.then(self.sequence(body, flags), whole)
+            return whole
         if not endless and one.empty and most > 8:
             self.automaton.tangled = f"{{{least},{most}}}" if least != most else f"{{{most}}}"
         if endless or start + size * most > MOST_POSITIONS or _readings(one.readings, least, most) > MOST_READINGS:
             self.link(one.last, one.first)
+            self.automaton.exact &= endless and (least <= 1 or bool(one.empty))
             if one.empty:
                 # `re` goes on after a round that was empty, and once more without it.
                 return _Part(MOST_WAYS, 1, one.first, Counter(dict.fromkeys(one.last, MOST_WAYS)))
@@ -231,10 +250,6 @@ def _cases(character: str) -> Iterator[str]:
             yield each
 
 
-def _label(characters: str, item: Any, flags: int) -> int:
-    return _found(characters, repr(item), flags, _Held(item))
-
-
 class _Held:
     """An item that a cache passes on and does not look at."""
 
@@ -249,10 +264,15 @@ class _Held:
 
 
 @lru_cache(maxsize=1_000)
-def _found(characters: str, name: str, flags: int, held: _Held) -> int:
-    """Which of the characters the item takes, by asking `re`: it knows classes, cases and flags best."""
+def _one(name: str, flags: int, held: _Held) -> Any:
+    """An expression of one item alone."""
     state = _parser.State()
     state.flags = flags
     state.str = name
-    one = _compiler.compile(_parser.SubPattern(state, [held.item]), flags)
-    return sum(1 << (found.start() + 2) for found in one.finditer(characters))
+    return _compiler.compile(_parser.SubPattern(state, [held.item]), flags)
+
+
+@lru_cache(maxsize=1_000)
+def _label(characters: str, name: str, flags: int, held: _Held) -> int:
+    """Which of the characters the item takes, by asking `re`: it knows classes, cases and flags best."""
+    return sum(1 << (found.start() + 2) for found in _one(name, flags, held).finditer(characters))

@@ -288,6 +288,11 @@ class _Maker:
 
 def _search(value: Value, pattern: Pattern) -> Value:
     search, longest = pattern.search.search, pattern.longest
+    if pattern.linear is not None:
+        linear, ordinary = pattern.linear.search, pattern.ordinary
+        return lambda frame: (
+            isinstance(got := value(frame), str) and (linear(got) if len(got) > ordinary else search(got) is not None)
+        )
     if longest is None:
         return lambda frame: isinstance(got := value(frame), str) and search(got) is not None
 

@@ -2,7 +2,8 @@
 
 `re` tries one way after the other, and nothing can stop it, nor anybody else of the process go on meanwhile. A pattern
 whose ways double with each character, (a+)+$ on aaaa…, is refused when the file is read. For all others the time grows
-with a power of the text's length, and the text's length is bounded by that power.
+with a power of the text's length: a longer text than the power allows is searched by linear.py, or, where that cannot
+tell (word boundaries, what looks around, references, MULTILINE), refused.
 
 A way that doubles is one position of the automaton that a text leads back to itself in two ways; the power is the
 longest row of repeats that one text could be shared out among (Weber and Seidl, On the degree of ambiguity of finite
@@ -17,9 +18,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from loader.bridge.condition.automaton import BEGIN, END, Automaton, build
+from loader.bridge.condition.linear import MOST_POSITIONS, Linear
 
 LONGEST = {2: 20_000, 3: 2_000, 4: 500}
-"""Characters of a text, by the power: some seconds of the slowest patterns that there are, 1 to 5 ns a step."""
+"""Characters of a text that `re` is given, by the power: some seconds of the slowest patterns that there are, 1 to 5 ns
+a step."""
 MOST_POWER = max(LONGEST)
 MOST_STEPS = 1_000_000
 """Of looking for two ways; ordinary patterns take some hundreds."""
@@ -42,6 +45,9 @@ class Pattern:
     search: re.Pattern[str]
     longest: int | None = None
     """Characters of the longest text that it is tried on; None where the time grows as the text does."""
+    linear: Linear | None = None
+    """For texts of more than `ordinary` characters."""
+    ordinary: int = 0
     refused: str | None = None
     """Why it is not tried at all, and what to write instead."""
 
@@ -58,7 +64,7 @@ def study(text: str) -> Pattern:
 
 def _studied(text: str) -> Pattern:
     # Whether something is found does not depend on what stands before it: .*x is x, found from fewer places.
-    short = re.sub(r"\A\.\*\??(?![+?*{])", "", text)
+    short = re.sub(r"\A((?:\(\?[aimsux]+\))?)\.\*\??(?![+?*{])", r"\1", text)
     search = re.compile(short)
     automaton = build(short)
     if automaton.tangled:
@@ -73,7 +79,10 @@ def _studied(text: str) -> Pattern:
     power = _power(automaton, alive, circles)
     if power > MOST_POWER:
         return Pattern(search, refused=_MANY.format(power=power))
-    return Pattern(search, LONGEST.get(power))
+    longest = LONGEST.get(power)
+    if longest is not None and automaton.certain and automaton.exact and len(automaton.labels) <= MOST_POSITIONS:
+        return Pattern(search, linear=Linear(automaton), ordinary=longest)
+    return Pattern(search, longest)
 
 
 def _undecided(automaton: Automaton) -> set[int]:
