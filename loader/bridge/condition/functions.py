@@ -93,7 +93,7 @@ _MATCHES = (
     "`(a+)+$`, is refused. One whose time grows faster than the text is searched for in long texts by a slower way "
     "that takes time as the text does. That way knows no word boundaries, lookarounds, references, possessive repeats, "
     "`(?m)`, and no expression of more than 100 characters once its repeats are written out: of these `--check` names "
-    "the longest text that it is tried on, and a message with a longer one is refused; `^` at the beginning often helps."
+    "the longest text that it is tried on, and a message with a longer one is refused; a `^` before it often helps."
 )
 
 FUNCTIONS: Mapping[str, Function] = {
