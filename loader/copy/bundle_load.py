@@ -96,6 +96,10 @@ class BundleLoad:
         """Events whose rows are to be stored."""
         return len(self.fitted.events) - len(self._dropped)
 
+    taken: dict[int, int | None] = field(default_factory=dict)
+    """Digests of the stored events that have the identities of some of these, by the numbers of these."""
+    patient: bool = True
+    """An identity is tried for the next body where the first one is not stored."""
     followers: Followers = field(default_factory=lambda: Followers())
     """While it is written: what becomes of events that share an identity with one of the load."""
     _dropped: set[int] = field(default_factory=set)
@@ -135,7 +139,9 @@ class BundleLoad:
             elif first not in self._held:
                 found.dead.append(event)  # the letter of the first is its own, too
         for event, first in zip(fitted.reused, fitted.reused_of, strict=True):
-            if first in self._unstored:
+            if first in self.taken and self.taken[first] == event.digest:
+                found.duplicates.append(event)
+            elif first in self._unstored and first not in self.taken and self.patient:
                 found.again.append(event)
             else:
                 found.dead.append(event)

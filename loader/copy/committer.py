@@ -194,6 +194,7 @@ class Committer:
                     load.duplicates.append(event)
                 else:
                     reused.append(sequence)
+                    load.taken[sequence] = stored
                     load.dead.append(event)
                     load.letters.append(reused_letter(event, self._exact))
         load.drop(duplicates, stored=True)
@@ -210,7 +211,9 @@ class Committer:
             there = self._present(conn, table, [fitted.row_ids[sequence] for sequence in sequences])
             for sequence in sequences:
                 event = fitted.events[sequence]
-                if there.get(fitted.row_ids[sequence], event.digest) not in (None, event.digest):
+                stored = there.get(fitted.row_ids[sequence], event.digest)
+                if stored not in (None, event.digest):
+                    load.taken[sequence] = stored
                     load.drop([sequence])
                     load.dead.append(event)
                     load.letters.append(reused_letter(event, self._exact))

@@ -43,6 +43,8 @@ FIRST_LOCK_TIMEOUT_MS = 100
 LONGEST_LOCK_TIMEOUT_MS = 8_000
 
 
+_MOST_OWNERS = 20
+"""Bodies that the database may refuse under one identity before the others are no longer tried under it."""
 _MOST_STUCK = 3
 """Single pieces in a row that the database does not take: then the rest of a batch is put off as it is."""
 
@@ -145,11 +147,15 @@ class Lane:
         held: list[Loaded] = []
         waiting = [batch]
         backoff = Backoff()
-        stuck = 0
+        stuck = owners = 0
         while waiting:
             part = waiting.pop()
             try:
-                stored.append(self._store_whole(part))
+                loaded = self._store_whole(part, owners < _MOST_OWNERS)
+                stored.append(loaded)
+                if loaded.load.again:
+                    owners += 1
+                    waiting.append(EventBatch(loaded.load.again))
                 stuck = 0
                 backoff.reset()
                 continue
@@ -175,17 +181,24 @@ class Lane:
                 raise Abandoned
         return stored + held
 
-    def _store_whole(self, batch: Batch) -> Loaded:
+    def _store_whole(self, batch: Batch, patient: bool) -> Loaded:
         """Store a batch in one transaction. Raises TooMuch when that cannot be, and Abandoned."""
         backoff = Backoff()
         relearned = False
+        widened: set[str] = set()
         while True:
             try:
-                return self._store_once(batch)
+                return self._store_once(batch, patient)
             except StalePlans:
                 continue
             except OverflowNeeded as error:
+                if error.tables <= widened:
+                    why = psycopg.errors.ProgramLimitExceeded(
+                        f"{error}, and nothing can be written to {names.OVERFLOW}"
+                    )
+                    raise TooMuch(why) from error
                 self._add_overflow(error.tables)
+                widened |= error.tables
                 continue
             except NotIsolated as error:
                 raise TooMuch(error.error) from error
@@ -259,7 +272,7 @@ class Lane:
             self._conn.close()
             self._conn = None
 
-    def _store_once(self, batch: Batch) -> Loaded:
+    def _store_once(self, batch: Batch, patient: bool) -> Loaded:
         conn = self.connection()
         book = self._current_book(conn)
         started = time.monotonic()
@@ -275,6 +288,7 @@ class Lane:
         load.schema = (book.schema_name, book.schema_hash)
         load.discard_count = len(batch.discards) + fitted.discarded_values
         load.recheck = self._recheck_tables
+        load.patient = patient
         for event, reason in fitted.refused:
             load.letters.append(
                 letter_of_event(event, self.source.exact, "cannot be placed", reason, table=event.table)
@@ -290,7 +304,7 @@ class Lane:
         self.health.database_works()
         names.trim_caches()
         skipped = sift.skipped if sift is not None else []
-        return Loaded(load, fitted.misfits + load.again, skipped, fitted_at - started, time.monotonic() - fitted_at)
+        return Loaded(load, fitted.misfits, skipped, fitted_at - started, time.monotonic() - fitted_at)
 
     def _obey(self, sift: Sift, load: BundleLoad) -> None:
         """A backfill is on: leave out, replace and count as its order says."""
@@ -350,6 +364,9 @@ class Lane:
             except psycopg.errors.LockNotAvailable:
                 timeout = min(timeout * 2, LONGEST_LOCK_TIMEOUT_MS)
             except psycopg.Error as error:
+                if not is_outage(error):
+                    # A privilege, an owner: only the events that need the column wait until somebody acts.
+                    raise TooMuch(error) from error
                 self._failed(error)
             else:
                 self._book = None

@@ -168,9 +168,12 @@ class Worker:
     # --- the loading thread -------------------------------------------------------------------------------------
 
     def _load_bundles(self) -> None:
+        retried = False
         while True:
             self._beat()
-            waiting = self.held.due()
+            # One at a time: each may take as long as the database lets it, and the bundles must not wait for them all.
+            waiting = None if retried else self.held.due()
+            retried = waiting is not None
             if waiting is not None:
                 batch = EventBatch(waiting.held.events, attempt=waiting.attempt, minority=not waiting.held.majority)
                 self._store(batch, None, waiting.held.events)

@@ -287,3 +287,27 @@ def test_one_body_refused_in_two_tables_has_a_letter_in_each(new_loading: Callab
     loading.execute("alter table orders drop constraint small_orders")
     loading.load_messages([loading.messages([{"key": "k", "id": 1000}], attributes={"table": "orders"})[0]])
     assert {letter["table_name"] for letter in loading.letters() if letter["resolved_at"] is None} == {"payments"}
+
+
+def test_many_bodies_under_an_identity_that_is_stored_are_told_so_in_one_transaction(loading: Loading) -> None:
+    bodies = [{"eventName": "orders", "id": n} for n in range(41)]
+    loading.load(bodies[:1], ids=["one"])
+    loads = loading.execute("select count(*) from _dlt_loads").fetchone()
+    loading.load([*bodies[1:], bodies[0]], ids=["one"] * 41)
+    assert [letter["reason"] for letter in loading.letters()] == ["event id reused"] * 40
+    assert loading.execute("select count(*) from _dlt_loads").fetchone() == (loads[0] + 1,)  # type: ignore[index]
+    assert loading.acked == {"one": 42}
+
+
+@pytest.mark.parametrize(("bad", "rows"), [(7, [1, 2]), (30, [1])])
+def test_an_identity_goes_on_to_the_next_body_as_long_as_few_are_refused(
+    loading: Loading, bad: int, rows: list[int]
+) -> None:
+    loading.load([{"eventName": "orders", "id": 1}])
+    loading.execute("alter table orders add constraint small check (id < 100)")
+    bodies = [{"eventName": "orders", "id": n} for n in [*range(1000, 1000 + bad), 2]]
+    loading.assert_settled(loading.load(bodies, ids=["one"] * len(bodies)))
+    assert sorted(row["id"] for row in loading.rows("orders")) == rows
+    letters = loading.letters()
+    assert len(letters) == len(bodies) + 1 - len(rows)
+    assert {letter["reason"] for letter in letters} <= {"refused by the database", "event id reused"}

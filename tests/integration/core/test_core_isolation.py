@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Callable
 from typing import Any
 
+import psycopg
 import pytest
 from loading_harness import Loading
 
@@ -394,3 +395,42 @@ def test_a_column_of_the_users_own_that_must_not_be_null_holds_everything_back_b
     loading.execute("alter table orders alter column required set default 'y'")
     assert loading.retry_held() == 0
     loading.assert_settled(messages)
+
+
+@pytest.mark.parametrize(
+    ("change", "sqlstate"),
+    [
+        ("alter table wide owner to current_user", "42501"),
+        ("alter table wide add column _overflow jsonb generated always as ('{}'::jsonb) stored", "54000"),
+    ],
+)
+def test_a_row_too_wide_for_a_table_that_cannot_be_given_an_overflow_keeps_only_itself_waiting(
+    loading: Loading, change: str, sqlstate: str
+) -> None:
+    (oid,) = loading.execute("select oid from pg_database where datname = current_database()").fetchone()  # type: ignore[misc]
+    role = f"loader_{oid}"
+    loading.conn.execute(f"create role {role} login password 'x'".encode())
+    try:
+        loading.conn.execute(f"create schema events authorization {role}".encode())
+        limited = Loading(
+            psycopg.conninfo.make_conninfo(loading.url, user=role, password="x"), max_columns=700, patience=20
+        )
+        try:
+            limited.load([{"eventName": "wide", "n": 0, **{f"k{n}": "x" for n in range(600)}}, {"eventName": "y"}])
+            loading.execute(change)
+            loading.execute(f"grant all on wide to {role}")
+            wide = {"eventName": "wide", "n": 1, **{f"k{n}": f"{n:060d}" for n in range(600)}}
+            others = [{"eventName": name, "n": n} for n in range(2, 5) for name in ("wide", "y")]
+            limited.assert_settled(limited.load([*others[:3], wide, *others[3:]], ids=[*"abc", "big", *"def"])[:3])
+            assert (loading.count("wide"), loading.count("y")) == (4, 4)
+            assert set(limited.acked) >= set("abcdef")
+            assert [(held.sqlstate, len(held.events)) for one in limited.loads for held in one.load.held] == [
+                (sqlstate, 1)
+            ]
+            assert limited.letters() == []
+        finally:
+            limited.close()
+    finally:
+        loading.conn.execute(f"reassign owned by {role} to current_user".encode())
+        loading.conn.execute(f"drop owned by {role}".encode())
+        loading.conn.execute(f"drop role {role}".encode())
