@@ -90,22 +90,21 @@ class BundleLoad:
     """While it is written: all rows are sent and the constraints that wait for the end are checked."""
     clearing: bool = False
     """While it is written: rows of `replaced` events are being deleted."""
-
-    @property
-    def live(self) -> int:
-        """Events whose rows are to be stored."""
-        return len(self.fitted.events) - len(self._dropped)
-
     taken: dict[int, int | None] = field(default_factory=dict)
     """Digests of the stored events that have the identities of some of these, by the numbers of these."""
     patient: bool = True
     """An identity is tried for the next body where the first one is not stored."""
-    followers: Followers = field(default_factory=lambda: Followers())
+    followers: Followers = field(default_factory=Followers)
     """While it is written: what becomes of events that share an identity with one of the load."""
     _dropped: set[int] = field(default_factory=set)
     _unstored: set[int] = field(default_factory=set)
     """Those of the dropped that have no row in the database either."""
     _held: set[int] = field(default_factory=set)
+
+    @property
+    def live(self) -> int:
+        """Events whose rows are to be stored."""
+        return len(self.fitted.events) - len(self._dropped)
 
     def drop(self, sequences: Iterable[int], *, stored: bool = False) -> None:
         """Take events out, with all their rows in all tables. `stored`: because their rows are there already."""

@@ -297,16 +297,19 @@ class Committer:
         if row is None or not row[0]:
             return
         events = load.loaded() + load.duplicates + load.followers.duplicates
-        if events:
-            cursor.execute(
-                self._statements.resolve,
-                (
-                    f"loaded by {load.fitted.load_id}",
-                    # Also by the key of the message, which may not have been understood before.
-                    [letter_id(event.identity, event.digest, event.table) for event in events]
-                    + [letter_id(event.identity, event.digest) for event in events],
-                ),
-            )
+        keys = ([event.identity for event in events], [event.digest for event in events])
+        found: dict[str, str] = dict(cursor.execute(self._statements.open_of, keys).fetchall())
+        if not found:
+            return
+        # Another table may have refused the same body under the same identity: its letter stays open.
+        identities = set(found.values())
+        ours: set[str] = set()
+        for event in events:
+            if event.identity in identities:
+                ours.add(letter_id(event.identity, event.digest, event.table))
+                # By the key of the message too, which may not have been understood before.
+                ours.add(letter_id(event.identity, event.digest))
+        cursor.execute(self._statements.resolve, (f"loaded by {load.fitted.load_id}", list(ours & found.keys())))
 
     def _discard(self, cursor: psycopg.Cursor, load: BundleLoad) -> None:
         row = cursor.execute(self._statements.kept_discards).fetchone()

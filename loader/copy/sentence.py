@@ -28,11 +28,11 @@ def pass_sentence(load: BundleLoad, refused: Refused, exact: Exact) -> None:
     events = load.fitted.events
     if refused.refuses_all is not None:
         error = refused.refuses_all
-        load.hold(sorted(refused.tried), _state(error), text(error), True)
+        load.hold(sorted(refused.tried), state_of(error), text(error), True)
         return
     by_state: dict[str, list[int]] = {}
     for sequence, error in refused.guilty.items():
-        by_state.setdefault(_state(error), []).append(sequence)
+        by_state.setdefault(state_of(error), []).append(sequence)
     for state, sequences in by_state.items():
         suspicious = len(sequences) >= MIN_SUSPICIOUS and len(sequences) > SUSPICIOUS_SHARE * len(events)
         majority = len(sequences) * 2 >= len(refused.tried) and not load.minority
@@ -63,7 +63,8 @@ def _letter(event: Event, table: str | None, error: Refusal, exact: Exact) -> Le
     )
 
 
-def _state(error: Refusal) -> str:
+def state_of(error: Refusal) -> str:
+    """Its SQLSTATE; empty where the client refused."""
     return (error.sqlstate or "") if isinstance(error, psycopg.Error) else ""
 
 

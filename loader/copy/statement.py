@@ -31,6 +31,10 @@ set resolved_at = null, resolution = null, reason = excluded.reason, detail = ex
 where _dead_letters.resolved_at is not null
 """
 _OPEN_LETTERS = "select exists (select 1 from {schema}._dead_letters where resolved_at is null)"
+_OPEN_OF = """
+select letter_id, _event_id from {schema}._dead_letters
+where resolved_at is null and (_event_id, _event_digest) in (select * from unnest(%s::text[], %s::bigint[]))
+"""
 _RESOLVE = """
 update {schema}._dead_letters set resolved_at = now(), resolution = %s
 where resolved_at is null and letter_id = any(%s)
@@ -51,6 +55,7 @@ class Statements:
         self.receipt = sql.SQL(_RECEIPT).format(schema=schema)
         self.letter = sql.SQL(_LETTER).format(schema=schema)
         self.open_letters = sql.SQL(_OPEN_LETTERS).format(schema=schema)
+        self.open_of = sql.SQL(_OPEN_OF).format(schema=schema)
         self.resolve = sql.SQL(_RESOLVE).format(schema=schema)
         self.discard = sql.SQL(_DISCARD).format(schema=schema)
         self.kept_discards = sql.SQL(_KEPT_DISCARDS).format(schema=schema)

@@ -17,7 +17,7 @@ from loader.copy.committer import Committer
 from loader.copy.isolation import NotIsolated, Refusal
 from loader.copy.load_id import LoadIds
 from loader.copy.overflow import OverflowNeeded
-from loader.copy.sentence import text
+from loader.copy.sentence import state_of, text
 from loader.database.catalog import takes_rows_of
 from loader.database.sqlstate import Verdict, is_outage, verdict
 from loader.dead_letter.letter import Letter, letter_of_event
@@ -382,5 +382,4 @@ class Lane:
 
 def _held(events: list[Event], error: Refusal) -> BundleLoad:
     """What is said of events of which nothing was stored: tried again later, and never dead letters for it."""
-    state = (error.sqlstate or "") if isinstance(error, psycopg.Error) else ""
-    return BundleLoad(Fitted(""), held=[Held(events, state, text(error), majority=True)])
+    return BundleLoad(Fitted(""), held=[Held(events, state_of(error), text(error), majority=True)])
